@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -231,6 +232,15 @@ def test_persons_of_several_records_are_computed_in_double_precision():
             for precision in (np.float32, np.float64)
         )
         assert (single == double) == (most > 1)
+
+
+def test_weights_of_a_person_are_rounded_up():
+    """A sum of floats may be short of the exact one."""
+    for m in range(2, 200):
+        rows, owner = np.full(m, 1.0 / m), np.zeros(m, dtype=int)
+        weights = weights_of(rows, owner, 1, owner)
+        stated = map(Fraction, (weights.largest, *weights.class_largest))
+        assert min(stated) >= m * Fraction(1.0 / m)
 
 
 @pytest.mark.filterwarnings("ignore")
