@@ -116,8 +116,8 @@ def _newton(watched: _StopAtTolerance, factor: Array | None) -> None:
     def precondition(flat: Array) -> Array:
         return _whiten(factor, _whiten(factor, flat.reshape(shape)), back=True).ravel()
 
-    # It gives up where rounding hides a descent.
-    with contextlib.suppress(NoConvergence):
+    # It gives up where rounding hides a descent; SciPy says ValueError where steps vanish.
+    with contextlib.suppress(NoConvergence, ValueError):
         newton_krylov(
             lambda theta: watched(theta)[1],
             watched.best,

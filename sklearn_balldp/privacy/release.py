@@ -420,7 +420,7 @@ class Release:
         References
         ----------
         Margaryan & Gupta, Ball-ReRo; the choice of the possible record is proved on the page
-        "Certificates and audits".
+        "Attacks, and what bounds them".
         """
         return self.guarantee_of_candidates(radius, labels, records).certificate(kappa)
 

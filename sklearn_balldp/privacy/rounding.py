@@ -66,8 +66,8 @@ def mean_rounding(
 ) -> float:
     """Half of what rounding adds to the sensitivity of a computed mean gradient.
 
-    The page "Gradient" of the documentation proves it. In double precision every record errs, and
-    every addition (:func:`additions`). In single precision one record errs, one sum of 128
+    The page "Noise on gradients" proves it. In double precision every record errs, and every
+    addition (:func:`additions`). In single precision one record errs, one sum of 128
     gradients, and additions of such sums in double precision (:func:`block_additions`). Where rows
     are shortened (``whitened``), B is their norm before that, and ``theta`` is for rows after it.
     """

@@ -76,6 +76,17 @@ def test_each_fallback_converges_alone(monkeypatch, loss, n_classes, broken):
         assert_converges(objective_of(loss, X, np.minimum(y, n_classes - 1), n_classes, 1e-2), 1e-9)
 
 
+@pytest.mark.parametrize("error", [solver.NoConvergence, ValueError("zero vector")])
+def test_what_newton_fails_at_is_left_to_the_descent(monkeypatch, error):
+    def fails(*_, **__):
+        raise error
+
+    monkeypatch.setattr(solver, "_lbfgs", lambda *_: None)
+    monkeypatch.setattr(solver, "newton_krylov", fails)
+    X, y = HOSTILE[0][1:]
+    assert_converges(objective_of("softmax", X, y, 3, 0.01), 1e-9)
+
+
 @pytest.mark.parametrize(("loss", "n_classes"), CASES)
 def test_within_the_promised_distance_of_the_minimiser(loss, n_classes):
     X, y = unit(RNG.standard_normal((200, 6))), RNG.integers(n_classes, size=200)
