@@ -186,9 +186,8 @@ def run_trials(
 def _kernels(released: Released, records: Records) -> Callable[[Noise], Kernel]:
     """Makes kernels of the audited conversation, each with a sampler."""
     problem, mechanism = released.problem, released.mechanism
-    promises = released.bound.kept(problem)
     rules = mechanism.accepts, mechanism.most_queries
-    return lambda noise: Kernel(problem, records, promises, noise, *rules)
+    return lambda noise: Kernel(problem, records, released.bound, noise, *rules)
 
 
 def answer_again(released: Released, records: Records, noise: Noise) -> Released:

@@ -100,7 +100,7 @@ def release(head: Any, pledge: Pledge, records: Records) -> Released:
     kernel = Kernel(
         problem,
         records,
-        bound.kept(problem),
+        bound,
         noise,
         mechanism.accepts,
         mechanism.most_queries,

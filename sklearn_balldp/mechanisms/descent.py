@@ -159,6 +159,22 @@ class DescentBound(Promised):
         """Shape of the parameters: scores, and columns of (augmented) rows."""
         return problem.kind.n_scores, problem.n_features + int(self.constant > 0.0)
 
+    def reach(self, problem: Problem, whitening: PublicMap | None) -> float:
+        """Norm of the rows that the steps see, in units of B."""
+        return 1.0 if whitening is None else whitening.norm / problem.norm_bound
+
+    def covers(self, problem: Problem, query: Any, asked: int) -> bool:
+        if self.start is not None and asked == 0:
+            return query == self.start
+        if type(query) is not MeanGradient:
+            return False
+        # Growth beyond a promised radius is that of such gradients, whatever their parameters.
+        whitening, norm = query.whitening, problem.norm_bound
+        if whitening is not None and whitening.fault(norm, self.least_reach) is not None:
+            return False
+        stated = self.clip, self.constant * self.reach(problem, whitening)
+        return (query.clip, query.constant) == stated
+
     def promises(self, problem: Problem) -> list[Promise]:
         further = [(radius, problem.labels, mu) for radius, mu in self.further]
         return super().promises(problem) + further
@@ -410,7 +426,7 @@ class GradientPerturbation(Mechanism):
             if not bound.start.pooled:
                 theta = _first_iterate(problem, bound, statistics, whitening)
         # Everything that depends on the norm of the rows, for those that the steps see.
-        reach = 1.0 if whitening is None else whitening.norm / problem.norm_bound
+        reach = bound.reach(problem, whitening)
         constant, rate = bound.constant * reach, bound.learning_rate / reach**2
         # An implicit step for the regulariser takes no parameter beyond zero.
         pull = 1.0 + rate * problem.alpha / (1.0 - bound.momentum)

@@ -23,7 +23,7 @@ from typing import Any, ClassVar, NoReturn, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ..privacy.bounds import Blocks, Bound, Promise
+from ..privacy.bounds import Blocks, Bound
 from ..privacy.noise import Noise, grid_slack
 from ..privacy.problem import Problem
 
@@ -165,6 +165,9 @@ class Query(Bound):
         proved = 0.0 < ratio < math.inf
         return math.nextafter(ratio + self.slack(problem), math.inf) if proved else math.inf
 
+    def covers(self, problem: Problem, query: Any, asked: int) -> bool:
+        return asked == 0 and (query is self or query == self)
+
     def calibrated(self, problem: Problem, mu: float, radius: float | None = None) -> Self:
         """The same question with the noise that makes it mu-GDP, by default at the radius.
 
@@ -195,18 +198,17 @@ class PrivacyFilter:
     ----------
     problem : Problem
         Public numbers of the fit.
-    promises : sequence of (float, str, float)
-        Euclidean radius, labels and mu of everything that was promised.
+    bound : Bound
+        What was promised, and stated.
     most_queries : int
         More queries are refused, whatever they would spend.
     """
 
-    def __init__(
-        self, problem: Problem, promises: Sequence[Promise], most_queries: int = 10_000
-    ) -> None:
-        self._problem, self._promises = problem, tuple(promises)
+    def __init__(self, problem: Problem, bound: Bound, most_queries: int = 10_000) -> None:
+        self._problem, self._bound, self._asked = problem, bound, 0
+        self._promises = tuple(bound.kept(problem))
         self._limits = [math.floor(math.ldexp(mu, _UNIT)) ** 2 for _, _, mu in self._promises]
-        self._spent, self._left = [0] * len(self._promises), most_queries
+        self._spent, self._most_queries = [0] * len(self._promises), most_queries
 
     def charge(self, query: Query) -> None:
         """Count a ``query`` that is about to be answered.
@@ -216,7 +218,7 @@ class PrivacyFilter:
         PrivacyError
             If a promise does not cover it: then it is not counted.
         """
-        if self._left <= 0:
+        if self._asked >= self._most_queries:
             raise PrivacyError("more queries than the mechanism may ask; nothing was drawn for it.")
         spent: list[int] = []
         for before, limit, (radius, labels, promised) in zip(
@@ -230,7 +232,13 @@ class PrivacyFilter:
                     f"more than is left of the {promised:.6g} promised; nothing was drawn for it."
                 )
             spent.append(square)
-        self._spent, self._left = spent, self._left - 1
+        if not self._bound.covers(self._problem, query, self._asked):
+            raise PrivacyError(
+                f"{type(query).__name__}: a bound that is a query, or of a descent, states what "
+                "its own queries cost at every radius, and this is another one; nothing was drawn "
+                "for it. privacy.Promised covers any queries."
+            )
+        self._spent, self._asked = spent, self._asked + 1
 
 
 class Kernel:
@@ -242,8 +250,8 @@ class Kernel:
         Public numbers of the fit.
     records : Records
         The private ones.
-    promises : sequence of (float, str, float)
-        Euclidean radius, labels and mu of everything that was promised, and charged.
+    bound : Bound
+        What was promised and stated, and charged.
     noise : Noise
         Draws each deviate once.
     accepts : tuple of type
@@ -256,13 +264,13 @@ class Kernel:
         self,
         problem: Problem,
         records: Records,
-        promises: Sequence[Promise],
+        bound: Bound,
         noise: Noise,
         accepts: tuple[type[Query], ...],
         most_queries: int = 10_000,
     ) -> None:
         self._problem, self._records, self._noise = problem, records, noise
-        self._filter = PrivacyFilter(problem, promises, most_queries)
+        self._filter = PrivacyFilter(problem, bound, most_queries)
         self._accepts = accepts
 
     def __call__(self, query: Query) -> Array:

@@ -87,6 +87,10 @@ class Bound(ABC):
         promises = self.promises(problem)
         return promises if declared in promises else [declared, *promises]
 
+    def covers(self, problem: Problem, query: Any, asked: int) -> bool:
+        """Whether its claims at other radii hold if a ``query`` comes after ``asked`` others."""
+        return True
+
     def theorem(self, problem: Problem) -> str:
         """The statement that the guarantee rests on, in one line of the record."""
         return "a privacy filter: fully adaptive composition (Smith & Thakurta, 2022)"

@@ -216,7 +216,7 @@ class _Refused(Exception):
 def _replay(released: Released) -> None:
     """Drive the conversation with the answers that were released; a _Refused if they do not fit."""
     problem, bound, mechanism = released.problem, released.bound, released.mechanism
-    privacy = PrivacyFilter(problem, bound.kept(problem), mechanism.most_queries)
+    privacy = PrivacyFilter(problem, bound, mechanism.most_queries)
     answers = iter(enumerate(released.answers, 1))
 
     def answer(query: Query) -> Array:

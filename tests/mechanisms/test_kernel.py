@@ -10,6 +10,7 @@ import sys
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
+from types import SimpleNamespace
 
 import isolated_conversation
 import numpy as np
@@ -43,6 +44,13 @@ PUBLIC = {"n_samples": N, "n_features": D, "n_classes": K, "class_counts": (20, 
 PUBLIC |= {"radius": 0.5, "alpha": 0.1, "loss": "softmax"}
 PROBLEM = Problem(**PUBLIC)
 PROMISE = [(0.5, "public", MU)]
+
+
+def promising(promises):
+    """What a filter asks of a bound that claims nothing else."""
+    return SimpleNamespace(kept=lambda _: promises, covers=lambda *_: True)
+
+
 THETA = np.zeros((K, D))
 
 
@@ -57,7 +65,7 @@ class Counted(Noise):
 
 
 def kernel(promises=PROMISE, noise=None, accepts=PROVED, problem=PROBLEM, **given):
-    return Kernel(problem, Records(X, Y), promises, noise or Noise(0), accepts, **given)
+    return Kernel(problem, Records(X, Y), promising(promises), noise or Noise(0), accepts, **given)
 
 
 def step(mu, theta=THETA, problem=PROBLEM, **given):
@@ -89,7 +97,7 @@ class Spends(Query):
 
 def test_a_promise_is_used_up_to_the_last_bit():
     """Pythagorean shares are exact in binary: one unit in the last place more is refused."""
-    filter_ = PrivacyFilter(PROBLEM, [(0.5, "public", 1.25)])
+    filter_ = PrivacyFilter(PROBLEM, promising([(0.5, "public", 1.25)]))
     filter_.charge(Spends(mu_=(0.75,)))
     with pytest.raises(PrivacyError):
         filter_.charge(Spends(mu_=(math.nextafter(1.0, 2.0),)))
@@ -98,9 +106,9 @@ def test_a_promise_is_used_up_to_the_last_bit():
         filter_.charge(Spends(mu_=(5e-324,)))
     filter_.charge(Spends(mu_=(0.0,)))
     for mu in (1.2, 0.1, 3e-20, 1e30):
-        PrivacyFilter(PROBLEM, [(0.5, "public", mu)]).charge(Spends(mu_=(mu,)))
+        PrivacyFilter(PROBLEM, promising([(0.5, "public", mu)])).charge(Spends(mu_=(mu,)))
         with pytest.raises(PrivacyError):
-            PrivacyFilter(PROBLEM, [(0.5, "public", mu)]).charge(
+            PrivacyFilter(PROBLEM, promising([(0.5, "public", mu)])).charge(
                 Spends(mu_=(math.nextafter(mu, math.inf),))
             )
 
@@ -110,7 +118,7 @@ def test_the_sum_of_squares_is_exact(n):
     """As many equal queries as rational arithmetic allows: no tolerance, and no lost unit."""
     mu, promised = 0.1, math.sqrt(0.01 * n)
     exact = math.floor(Fraction(promised) ** 2 / Fraction(mu) ** 2)
-    filter_ = PrivacyFilter(PROBLEM, [(0.5, "public", promised)])
+    filter_ = PrivacyFilter(PROBLEM, promising([(0.5, "public", promised)]))
     for _ in range(exact):
         filter_.charge(Spends(mu_=(mu,)))
     with pytest.raises(PrivacyError, match="more than is left"):
@@ -120,11 +128,11 @@ def test_the_sum_of_squares_is_exact(n):
 @pytest.mark.parametrize("mu", [math.inf, math.nan, 1.3])
 def test_what_no_promise_covers(mu):
     with pytest.raises(PrivacyError, match="nothing was drawn"):
-        PrivacyFilter(PROBLEM, PROMISE).charge(Spends(mu_=(mu,)))
+        PrivacyFilter(PROBLEM, promising(PROMISE)).charge(Spends(mu_=(mu,)))
 
 
 def test_several_radii_are_kept_and_a_refused_query_counts_at_none():
-    filter_ = PrivacyFilter(PROBLEM, [(0.5, "public", 1.25), (2.0, "public", 2.5)])
+    filter_ = PrivacyFilter(PROBLEM, promising([(0.5, "public", 1.25), (2.0, "public", 2.5)]))
     filter_.charge(Spends(mu_=(0.75, 1.5)))
     with pytest.raises(PrivacyError, match="at radius 2"):
         filter_.charge(Spends(mu_=(0.8, 2.1)))

@@ -328,6 +328,46 @@ def test_less_noise_than_stated_and_unlisted_queries_are_refused():
             head_of(mechanism).fit(*rows())
 
 
+class OtherQuery(ClassMeans):
+    """States what its means cost at every radius, and asks for a gradient."""
+
+    bound = ClassMeans.bound
+
+    def conversation(self, problem, bound):
+        zero = np.zeros((problem.kind.n_scores, problem.n_features))
+        return (yield MeanGradient(zero, clip=0.2).calibrated(problem, bound.mu(problem)))
+
+
+class OtherSteps(GradientPerturbation):
+    """States what clipped gradients cost at every radius, and asks for another kind."""
+
+    bound = GradientPerturbation.bound
+
+    def conversation(self, problem, bound):
+        zero, mu = np.zeros(bound.shape(problem)), bound.mu(problem) * (1.0 - 1e-9)
+        if self.start == "mean":
+            yield replace(bound.start, sigma=1.01 * bound.start.sigma)
+        return (yield MeanGradient(zero, clip=9.0, constant=bound.constant).calibrated(problem, mu))
+
+
+@pytest.mark.parametrize(
+    "mechanism",
+    [
+        OtherQuery(),
+        OtherSteps(start="zero", n_steps=1, clip=0.2),
+        OtherSteps(start="mean", n_steps=5, clip=0.2),
+    ],
+)
+def test_a_bound_is_believed_of_its_queries_alone(mechanism):
+    """At the radius the filter would allow them; beyond, nothing is proved of them."""
+    head = head_of(
+        mechanism,
+        Head=BallDPLogisticRegression,
+        fit_intercept=getattr(mechanism, "start", None) == "mean",
+    )
+    refused(head, *rows(), "states what its own queries cost at every radius", PrivacyError)
+
+
 def test_a_bound_of_ones_own_is_kept_at_every_radius():
     """Promises at two radii: a conversation that keeps the first alone is refused."""
 
