@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import operator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -744,6 +745,19 @@ def test_no_point_of_a_cell_exceeds_its_bound(loss, turning):
             assert square <= stated * (1 + mpmath.mpf("1e-12")) + mpmath.mpf("1e-290"), (rows, cell)
             tried, tight = tried + 1, tight + (square > 0.9 * stated)
     assert tight > 50
+
+
+@pytest.mark.parametrize("clip", [1e-12, 1e-3, 0.1, 0.2, 0.3, 0.6, 0.9])
+def test_rises_to_the_edge_of_the_clip(clip):
+    """Next to the edge, whose own rounding decides how far a residual can rise."""
+    edge = math.log(clip / (1.0 - clip))
+    scores = edge + np.spacing(edge) * np.arange(-20, 21)
+    step = np.full_like(scores, 1e-3)
+    low, high = RESIDUAL_SIZES["logistic"](clip).rises(scores, scores, step, step)
+    with mpmath.workdps(60):
+        exact = [max(clip - 1 / (1 + mpmath.exp(-mpmath.mpf(score))), 0) for score in scores]
+        assert all(map(operator.le, low, exact))
+        assert all(map(operator.le, exact, high))
 
 
 @pytest.mark.parametrize("score", [-4.0, -2.0, 0.0, 2.0, 3.5, 4.1])
