@@ -31,7 +31,7 @@ class ConvergenceError(ArithmeticError):
 
 
 class _ToleranceReached(Exception):
-    """Carries the parameters at which the gradient became small enough."""
+    """The gradient is small enough. It carries no parameters, which a traceback would print."""
 
 
 class _StopAtTolerance:
@@ -44,10 +44,10 @@ class _StopAtTolerance:
     def __call__(self, theta: Array) -> tuple[float, Array]:
         value, gradient = self.objective.value_and_gradient(theta)
         norm = float(np.linalg.norm(gradient))
-        if norm <= self.tol:
-            raise _ToleranceReached(theta)
         if norm < self._smallest:
             self.best, self._smallest = theta, norm
+        if norm <= self.tol:
+            raise _ToleranceReached
         return value, gradient
 
 
@@ -68,9 +68,8 @@ def minimise(objective: LinearObjective, *, tol: float) -> Array:
             _lbfgs(watched, factor)
             _newton(watched, factor)
             _descent(watched)
-        except _ToleranceReached as reached:
-            theta: Array = reached.args[0]
-            return theta
+        except _ToleranceReached:
+            return watched.best
     raise ConvergenceError(
         "the gradient did not reach tol; tol is below what rounding allows: pass a larger tol."
     )

@@ -76,6 +76,22 @@ def test_each_fallback_converges_alone(monkeypatch, loss, n_classes, broken):
         assert_converges(objective_of(loss, X, np.minimum(y, n_classes - 1), n_classes, 1e-2), 1e-9)
 
 
+def test_what_ends_a_solve_shows_no_parameters(monkeypatch):
+    """An interruption beside it would print it in a traceback."""
+    errors, lbfgs = [], solver._lbfgs
+
+    def spy(*given):
+        try:
+            lbfgs(*given)
+        except Exception as error:
+            errors.append(error)
+            raise
+
+    monkeypatch.setattr(solver, "_lbfgs", spy)
+    assert_converges(objective_of("softmax", *HOSTILE[0][1:], 3, 0.01), 1e-6)
+    assert [(error.args, vars(error)) for error in errors] == [((), {})]
+
+
 @pytest.mark.parametrize("error", [solver.NoConvergence, ValueError("zero vector")])
 def test_what_newton_fails_at_is_left_to_the_descent(monkeypatch, error):
     def fails(*_, **__):
