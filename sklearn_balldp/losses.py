@@ -38,22 +38,17 @@ class Loss(ABC):
     #: Whether one vector that is added to the weights of all classes changes nothing: what is
     #: released is then centred over classes.
     centred: ClassVar[bool] = False
-    #: One minus the smallest cosine between the residuals of two records of one label.
+    #: One minus the smallest cosine between the residuals of two records of one label, at any
+    #: parameters of each: the gap of clipped residuals rests on it.
     versine: float
     #: Largest mean of -<residual, scores>, which is alpha |theta|^2 at a minimiser theta.
     norm_constant: float
     #: Loss of every record when all scores are zero.
     value_at_zero: float
-    #: Residual norm that every row orthogonal to the weights reaches for some label.
-    smallest_residual: float
-    #: Lower bound on the sum of the largest residuals of two labels, whatever the weights.
-    smallest_change: float
 
     def __init__(self, n_classes: int) -> None:
         self.n_classes = n_classes
         self.n_scores = self.n_stacked = 1
-        #: Largest dimension of the span of the weights, counting only what changes the loss.
-        self.n_spanned = 1
 
     @abstractmethod
     def residual_limit(self, reach: float = math.inf) -> float:
@@ -66,10 +61,6 @@ class Loss(ABC):
     def score_residual_limit(self, reach: float) -> float:
         """As :meth:`residual_limit`, for one column of scores."""
         return self.residual_limit(reach)
-
-    def residual_rate(self, clip: float = math.inf) -> float:
-        """Lipschitz constant in the scores of residuals that are clipped to norm ``clip``."""
-        return self.curvature
 
     def crude_minimizer_norm(self, alpha: float, augmented: float) -> float:
         """Bound on a minimiser's norm by its mean residual: the paper's, except for the hinge."""
@@ -101,18 +92,12 @@ class Logistic(Loss):
     # m sigmoid(-m) is stationary where m = 1 + exp(-m): its maximum is W(1/e), Lambert's W.
     norm_constant = float(lambertw(math.exp(-1.0)).real)
     value_at_zero = math.log(2.0)
-    smallest_residual = 0.5
-    smallest_change = 1.0
 
     def residual_limit(self, reach: float = math.inf) -> float:
         return 1.0
 
     def residual_peak(self, reach: float) -> float:
         return float(expit(reach))
-
-    def residual_rate(self, clip: float = math.inf) -> float:
-        # The sigmoid s has slope s (1 - s); residuals above the clip are constant.
-        return clip * (1.0 - clip) if clip < 0.5 else self.curvature
 
     def evaluate(self, scores: Array, codes: Codes) -> tuple[Array, Array]:
         sign = _signs(codes, 1, scores.dtype)
@@ -143,14 +128,9 @@ class Softmax(Loss):
     def __init__(self, n_classes: int) -> None:
         super().__init__(n_classes)
         self.n_scores, rest = n_classes, n_classes - 1.0
-        self.n_spanned = n_classes - 1
         # At the maximum all other scores are equal, 1 + W((K - 1) / e) below the label's.
         self.norm_constant = float(lambertw(rest / math.e).real)
         self.value_at_zero = math.log(n_classes)
-        self.smallest_residual = math.sqrt(rest / n_classes)
-        # Some label has p <= 1/K; of the other labels, some label has p <= 1/(K - 1).
-        self.smallest_change = self.smallest_residual
-        self.smallest_change += (rest - 1.0) / rest * math.sqrt(n_classes / rest)
 
     def residual_limit(self, reach: float = math.inf) -> float:
         return math.sqrt(2.0)
@@ -168,10 +148,6 @@ class Softmax(Loss):
 
     def score_residual_limit(self, reach: float) -> float:
         return 1.0
-
-    def residual_rate(self, clip: float = math.inf) -> float:
-        # The Jacobian's norm is at most sqrt(2) |p - e_y|, and clipping scales both alike.
-        return min(self.curvature, math.sqrt(2.0) * clip)
 
     def evaluate(self, scores: Array, codes: Codes) -> tuple[Array, Array]:
         scores -= _largest(scores)
@@ -201,16 +177,13 @@ class SquaredHinge(Loss):
     mean_residual = 2.0
     # A record with hinge h contributes 2 h (1 - h), which is at most 1/2.
     norm_constant = 0.5
-    smallest_residual = 2.0
 
     def __init__(self, n_classes: int) -> None:
         super().__init__(n_classes)
-        self.n_scores = self.n_stacked = self.n_spanned = 1 if n_classes == 2 else n_classes
+        self.n_scores = self.n_stacked = 1 if n_classes == 2 else n_classes
         # Residuals of one label agree in sign in every head; their angle can still be 90 degrees.
         self.versine = 0.0 if n_classes == 2 else 1.0
         self.value_at_zero = float(self.n_scores)
-        # A label change affects two heads; with two classes it affects the only one.
-        self.smallest_change = 4.0 if n_classes == 2 else 4.0 * math.sqrt(2.0)
 
     def residual_limit(self, reach: float = math.inf) -> float:
         return 2.0 * (1.0 + reach)

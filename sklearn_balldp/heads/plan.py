@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..mechanisms import DescentBound, MeanGradient, Minimiser, Sums
+from ..mechanisms import DescentBound, Minimiser, Sums
 from ..privacy.problem import Problem
 from ..privacy.release import Release
 
@@ -164,7 +164,5 @@ def _longest_gradient(problem: Problem, bound: DescentBound) -> float:
 
 def _precision_of_steps(problem: Problem, bound: DescentBound) -> float:
     """One over the noise scale of the best mean of all steps' gradients, at the start."""
-    zero = np.zeros(bound.shape(problem))
-    query = MeanGradient(zero, clip=bound.clip, constant=bound.constant)
-    moved = query.ratio(problem, problem.euclidean_radius, problem.labels)
-    return float(np.linalg.norm(bound.step_mu(problem) / moved))
+    query = bound.query(problem, np.zeros(bound.shape(problem)), None)
+    return math.sqrt(bound.n_steps) / query.sigma

@@ -1,12 +1,9 @@
 r"""Gradient perturbation: noisy sums to start from, noisy gradients, and the model made of them.
 
-Step s asks :math:`g_s = \frac1n \sum_i g(\theta_{s-1}; z_i) + N(0, \sigma_s^2 I)`, g the gradient
-of one record's loss. The iterate is public, so that the noise may follow the gap at it
-(:func:`.iterate_gap`). Each step has a share of what the sums leave of :math:`\mu^2`.
-
-At other radii the gaps depend on the iterates, and their realised sum is no guarantee. A descent
-may *promise* further radii beforehand: each step then has the largest noise scale that any promise
-asks for. What holds beyond them follows from a promise by :meth:`DescentBound.growth`.
+Step s asks :math:`g_s = \frac1n \sum_i g(\theta_{s-1}; z_i) + N(0, \sigma^2 I)`, g the gradient of
+one record's loss, with clipped residuals. How far a record moves it (:func:`.clipped_gap`) holds at
+any parameters. So all steps have one noise scale, and what they cost is known beforehand at every
+radius. They share what the sums leave of :math:`\mu^2` equally.
 
 A descent may see its rows through a map that released sums tell (:mod:`.whitening`). No two rows
 move further apart by it, and every gap is that of the smaller ball.
@@ -19,16 +16,14 @@ differential privacy. Proofs of the gaps are in this package's documentation.
 
 import math
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .._parameters import check_flag, check_option, check_positive, check_whole, is_auto
 from ..adjacency import RowGeometry
-from ..privacy.bounds import Bound, Promise, Promised, chain_of
-from ..privacy.gaps import GapLimits, limits_over_iterates
+from ..privacy.bounds import Bound, Promised
+from ..privacy.gaps import SMALLEST_CLIP, gap_at_any_parameters
 from ..privacy.noise import grid_slack
 from ..privacy.problem import Problem
 from ..privacy.rounding import SHORTEST
@@ -39,32 +34,24 @@ from .queries import MeanGradient, Sums
 from .settings import (
     CLIP,
     CONSTANT,
-    FURTHER,
-    GROWTH,
     LEAST_REACH,
     MOMENTUM,
-    STEPS,
-    STEPS_NEED,
     settings_of,
     share_of_sums,
-    signal_of,
 )
 from .sums import class_sums
 from .whitening import PublicMap, whitening_map
 
 #: What ``start=`` takes.
 STARTS = "auto", "statistics", "prototypes", "mean", "zero"
-#: Most steps of a descent: gaps at as many iterates are computed to check a transcript.
+#: Most steps of a descent: a check of a transcript takes as many.
 MOST_STEPS = 5000
-# Iterates stay within this norm, in units of 1 / B: a step size that diverges gives no infinity.
-# It is part of what an iterate is by definition, and not tuned.
-_FARTHEST = 1e6
-# What steps leave of mu squared, so that rounding never exceeds a promise.
-_LEFT = 1.0 - 2e-12
-# Most further promises: each is charged for at every step.
-_MOST_FURTHER = 8
-# Parts of the norms that a map may leave for rows, for limits that hold between them.
-_REACHES = 16
+# Iterates stay within this norm, in units of 1 / B: in double precision the noise covers what
+# rounding does to scores of this size, and a step size that diverges gives no infinity.
+_FARTHEST = 1e4
+# What steps leave of mu squared, so that rounding never exceeds a promise; and more than a few
+# operations round.
+_LEFT, _SLACK = 1.0 - 2e-12, 2.0**-49
 
 
 @dataclass(frozen=True)
@@ -109,16 +96,14 @@ class DescentBound(Promised):
         Norm that residuals are clipped to.
     averaged : int
         How many iterates, the last ones, have their mean released.
-    shares : tuple of float
-        Of each step in what the sums leave of mu squared.
+    n_steps : int
+        Number of steps; they share what the sums leave of mu squared equally.
     constant : float
         What rows are augmented by; 0 for no intercept.
     start : Sums or None
         What the first iterate is made of; None: zero.
     least_reach : float
         Smallest norm that the whitening map leaves for rows, in units of B; 1: no map.
-    further : tuple of (float, float)
-        Euclidean radii beyond the problem's, in order, and mu that is promised at each.
     """
 
     what: ClassVar[str] = "noise on the gradients of a descent"
@@ -129,16 +114,10 @@ class DescentBound(Promised):
     momentum: float = 0.0
     clip: float | None = None
     averaged: int = 1
-    shares: tuple[float, ...] = (1.0,)
+    n_steps: int = 1
     constant: float = 0.0
     start: Sums | None = None
     least_reach: float = 1.0
-    further: tuple[tuple[float, float], ...] = ()
-
-    @property
-    def n_steps(self) -> int:
-        """Number of steps T."""
-        return len(self.shares)
 
     @property
     def whitened(self) -> bool:
@@ -149,11 +128,6 @@ class DescentBound(Promised):
     def runs_at_once(self) -> int:  # type: ignore[override]
         """One, if each run sees the rows through another map."""
         return 1 if self.whitened else Bound.runs_at_once
-
-    @property
-    def of_the_ball(self) -> bool:  # type: ignore[override]
-        """Gaps hold for all pairs in the ball; a second moment on the sphere does not."""
-        return self.start is None or self.start.moment is None
 
     def shape(self, problem: Problem) -> tuple[int, int]:
         """Shape of the parameters: scores, and columns of (augmented) rows."""
@@ -175,72 +149,56 @@ class DescentBound(Promised):
         stated = self.clip, self.constant * self.reach(problem, whitening)
         return (query.clip, query.constant) == stated
 
-    def promises(self, problem: Problem) -> list[Promise]:
-        further = [(radius, problem.labels, mu) for radius, mu in self.further]
-        return super().promises(problem) + further
+    def mu_of_steps(self, problem: Problem, slack: float = -_SLACK) -> float:
+        """Mu that the sums leave for all steps, rounded down; up with the other sign."""
+        used = 0.0 if self.start is None else self.start.mu(problem)
+        return math.sqrt(max((self.budget * (1.0 + slack)) ** 2 - used**2, 0.0))
 
-    def mu_of_steps(self, problem: Problem, radius: float, mu: float) -> float:
-        """Mu that the sums leave for all steps, at a radius where ``mu`` is promised."""
-        if self.start is None:
-            return mu
-        used = self.start.mu(problem, radius)
-        return math.sqrt(max((mu * (1.0 - 2.0**-49)) ** 2 - used**2, 0.0))
+    def step_mu(self, problem: Problem) -> float:
+        """Mu of each step."""
+        return self.mu_of_steps(problem) * math.sqrt(_LEFT / self.n_steps)
 
-    def step_mu(self, problem: Problem) -> Array:
-        """Lower bound of the sensitivity over the noise scale of every step, over all promises."""
-        steps = min(self.mu_of_steps(problem, *kept[::2]) for kept in self.promises(problem))
-        slack = grid_slack(math.prod(self.shape(problem)))
-        mu: Array = steps * np.sqrt(np.array(self.shares) * _LEFT) - 2.0 * slack
-        return mu
+    def least_step_mu(self, problem: Problem) -> float:
+        """Mu that rounding to the sampler's grid takes of each step."""
+        return 2.0 * grid_slack(math.prod(self.shape(problem)))
 
-    def limits(self, problem: Problem, radius: float, labels: str, reach: float = 1.0) -> GapLimits:
-        """Least and largest gap over all iterates, of rows of norm ``reach * B``."""
-        geometry = RowGeometry.of_rounded_rows(
+    def gap(self, problem: Problem, radius: float, labels: str, reach: float = 1.0) -> float:
+        """Gap of the steps' gradients, of rows of norm ``reach * B``."""
+        rows = RowGeometry.of_rounded_rows(
             problem.norm_bound * reach, radius, self.constant * reach
         )
-        return limits_over_iterates(
-            problem.kind, problem.n_features, geometry, clip=self.clip, labels=labels
+        return gap_at_any_parameters(problem.kind, rows, clip=self.clip, labels=labels)
+
+    def query(self, problem: Problem, theta: Array, whitening: PublicMap | None) -> MeanGradient:
+        """The gradient at an iterate, of rows behind a map; its noise scale is that of any."""
+        reach = self.reach(problem, whitening)
+        longest = np.zeros(self.shape(problem))
+        longest[0, 0] = _FARTHEST / (problem.norm_bound * reach)
+        query = MeanGradient(
+            longest, clip=self.clip, constant=self.constant * reach, whitening=whitening
         )
+        return replace(query.calibrated(problem, self.step_mu(problem)), theta=theta)
 
-    def growth(self, problem: Problem, near: float, far: float, labels: str) -> float:
-        r"""Largest ratio of what a step costs at a radius ``far`` and at a promised one, ``near``.
+    def growth(self, problem: Problem, radius: float, labels: str) -> float:
+        r"""Largest ratio of what a step costs at a radius, and at the problem's.
 
-        It is the length of a chain of records, or the largest gap at ``far`` over the least at
-        ``near``, if that is smaller. All steps see rows of one norm R, which the map decides. Both
-        limits grow with R, and fall in units of R (rows R times as long are those of a radius
-        1 / R times as large), so that norms between two are bounded by the limits at these.
+        Steps cost in proportion to the gap of rows of one norm R, which the sums decide. In units
+        of R the logarithm of the gap is convex in that of the radius, and constant from 2 R on: the
+        ratio is largest for the rows whose diameter the radius is.
         """
-        if far <= near:
+        if radius <= problem.euclidean_radius:
             return 1.0
-        # The gaps of the steps hold for all pairs in the ball.
-        chain = chain_of(problem, far, near, in_the_ball=True, hidden=problem.labels)
-        norms = np.geomspace(self.least_reach, 1.0, _REACHES if self.whitened else 1).tolist()
-        # Where a radius spans the ball of the rows, the limits change their form.
-        norms += [r / problem.diameter for r in (near, far) if self.whitened]
-        limits = []
-        for norm in sorted(r for r in norms if self.least_reach <= r <= 1.0):
-            near_gap = self.limits(problem, near, problem.labels, norm).smallest
-            if near_gap == 0.0:
-                return chain
-            limits.append((norm, near_gap, self.limits(problem, far, labels, norm).largest))
-        ratio = max(
-            min(next_far / near_gap, (far_gap / norm) / (next_near / next_norm))
-            for (norm, near_gap, far_gap), (next_norm, next_near, next_far) in pairwise(
-                [limits[0], *limits]
-            )
-        )
-        # Below one, rounding would count for more than its share of the sensitivity.
-        return min(chain, max(ratio * (1.0 + 4e-9), 1.0))
+        reach = min(max(radius / problem.diameter, self.least_reach), 1.0)
+        near = self.gap(problem, problem.euclidean_radius, problem.labels, reach)
+        # The factor covers maps that are shorter by their rounding, and that of the gaps.
+        return max(self.gap(problem, radius, labels, reach) / near * (1.0 + 4e-9), 1.0)
 
     def mu_at(self, problem: Problem, radius: float, labels: str) -> float:
-        # Beforehand: what the filter keeps, and what follows from that for the steps.
-        least = super().mu_at(problem, radius, labels)
+        steps = self.mu_of_steps(problem, _SLACK) * self.growth(problem, radius, labels)
         sums = 0.0 if self.start is None else self.start.mu(problem, radius, labels)
-        for promised, _, mu in self.promises(problem):
-            steps = self.mu_of_steps(problem, promised, mu)
-            steps *= self.growth(problem, promised, radius, labels)
-            least = min(least, math.nextafter(math.hypot(steps, sums), math.inf))
-        return least
+        mu = math.hypot(steps, sums) * (1.0 + _SLACK)
+        # Pairs within the problem's radius are those of the budget.
+        return min(mu, self.budget) if radius <= problem.euclidean_radius else mu
 
     def theorem(self, problem: Problem) -> str:
         clipped = "" if self.clip is None else f", clipped at {self.clip:g}"
@@ -251,14 +209,12 @@ class DescentBound(Promised):
             if self.start is not None and self.start.moment is not None and self.n_steps > 1:
                 after += ", partially whitened"
         n = "n" if problem.loss_weights.uniform else "(W / s)"
-        return f"gradient gap at each public iterate / {n}{clipped}{change}{after}"
+        return f"gap of gradients at any parameters / {n}{clipped}{change}{after}"
 
     def check(self, problem: Problem) -> None:
         if not 1 <= self.n_steps <= MOST_STEPS:
-            raise ValueError(f"shares hold {self.n_steps} steps; there are 1 to {MOST_STEPS}.")
-        if not (min(self.shares) > 0.0 and math.fsum(self.shares) <= 1.0 + 1e-12):
-            raise ValueError("shares must be positive, and sum to 1 at most.")
-        clipped = self.clip is None or self.clip > 0.0
+            raise ValueError(f"n_steps={self.n_steps!r} must lie between 1 and {MOST_STEPS}.")
+        clipped = self.clip is None or self.clip >= SMALLEST_CLIP
         steps = 1 <= self.averaged <= self.n_steps and self.learning_rate > 0.0
         if not (clipped and steps and 0.0 <= self.momentum < 1.0 and self.constant >= 0.0):
             raise ValueError(
@@ -277,19 +233,12 @@ class DescentBound(Promised):
             self.start.check(problem)
             if self.start.pooled and not self.whitened:
                 raise ValueError("a pooled start needs least_reach below 1.")
-        radii = [problem.euclidean_radius, *(radius for radius, _ in self.further)]
-        rising = all(near < far for near, far in pairwise(radii))
-        more = all(self.budget <= mu for _, mu in self.further)
-        if not (rising and more and radii[-1] <= problem.diameter):
+        if not math.isfinite(problem.kind.residual_limit()) and self.clip is None:
             raise ValueError(
-                f"further={self.further!r} must hold rising radii beyond {radii[0]!r} and up to "
-                f"{problem.diameter!r}, and for each at least the mu promised there."
+                "clip=None: the gradients of a squared hinge have no bound, so no noise hides one "
+                "of them; set clip."
             )
-        if len(self.further) > _MOST_FURTHER:
-            raise ValueError(
-                f"further holds {len(self.further)} promises; there are {_MOST_FURTHER} at most."
-            )
-        if not (self.step_mu(problem) > 0.0).all():
+        if not self.step_mu(problem) > self.least_step_mu(problem):
             raise ValueError(f"budget={self.budget!r} leaves nothing for a step on the grid.")
 
 
@@ -399,12 +348,12 @@ class GradientPerturbation(Mechanism):
             momentum=MOMENTUM,
             clip=None if clip is None else float(clip),
             averaged=averaged,
-            shares=shares_of(settings.n_steps, MOMENTUM, averaged),
+            n_steps=settings.n_steps,
             constant=CONSTANT * problem.norm_bound if problem.fit_intercept else 0.0,
             start=start,
             least_reach=LEAST_REACH if start is not None and problem.fit_intercept else 1.0,
         )
-        if not (bound.step_mu(problem) > 0.0).all():
+        if not bound.step_mu(problem) > bound.least_step_mu(problem):
             raise ValueError(
                 f"epsilon is too small for {settings.n_steps} steps on the sampler's grid; raise "
                 "it or lower n_steps."
@@ -412,8 +361,7 @@ class GradientPerturbation(Mechanism):
         rate = self.learning_rate
         if rate is None:
             rate = default_learning_rate(problem, bound, settings.aim)
-        bound = replace(bound, learning_rate=float(rate))
-        return replace(bound, further=further_promises(problem, bound))
+        return replace(bound, learning_rate=float(rate))
 
     def conversation(self, problem: Problem, bound: DescentBound) -> Conversation:
         whitening, theta = None, np.zeros(bound.shape(problem))
@@ -432,35 +380,16 @@ class GradientPerturbation(Mechanism):
         pull = 1.0 + rate * problem.alpha / (1.0 - bound.momentum)
         farthest = _FARTHEST / (problem.norm_bound * reach)
 
-        def query_at(theta: Array) -> MeanGradient:
-            return MeanGradient(theta, clip=bound.clip, constant=constant, whitening=whitening)
-
-        precision = query_at(theta).precision(problem)
+        query = bound.query(problem, theta, whitening)
+        precision = query.precision(problem)
 
         def rounded(theta: Array) -> Array:
             norm = max(float(np.linalg.norm(theta)), 1e-300)
             return (theta * min(1.0, farthest / norm)).astype(precision).astype(np.float64)
 
-        promises = bound.promises(problem)
-        radii = [radius for radius, _, _ in promises]
-        unspent = [
-            _LEFT * bound.mu_of_steps(problem, radius, mu) ** 2 for radius, _, mu in promises
-        ]
         theta, velocity, total = rounded(theta), np.zeros(theta.shape), np.zeros(theta.shape)
-        for step, share in enumerate(bound.shares):
-            # What a step leaves of a promise, as another asks for more noise, later steps have.
-            part = share / math.fsum(bound.shares[step:])
-            asked = query_at(theta)
-            noisy = [
-                asked.calibrated(problem, math.sqrt(part * square), radius)
-                for radius, square in zip(radii, unspent, strict=True)
-            ]
-            query = max(noisy, key=lambda query: query.sigma)
-            unspent = [
-                square - query.mu(problem, radius) ** 2
-                for radius, square in zip(radii, unspent, strict=True)
-            ]
-            gradient = yield query
+        for step in range(bound.n_steps):
+            gradient = yield replace(query, theta=theta)
             if problem.kind.centred:
                 # The gradients of a record's classes add up to zero: noise in the sum is no signal.
                 gradient = gradient - gradient.mean(axis=0)
@@ -475,7 +404,7 @@ def _first_iterate(
     problem: Problem, bound: DescentBound, statistics: Any, whitening: PublicMap | None
 ) -> Array:
     """The discriminant of released sums, for rows behind a map."""
-    steps = bound.mu_of_steps(problem, problem.euclidean_radius, bound.budget)
+    steps = bound.mu_of_steps(problem)
     share = (steps / bound.budget) ** 2
     reach = 1.0 if whitening is None else whitening.norm / problem.norm_bound
     coef, intercept = discriminant_of(statistics, problem, share, several_steps=bound.n_steps > 1)
@@ -500,73 +429,6 @@ def _for_original_rows(
     return parameters - parameters.mean(axis=0) if problem.kind.centred else parameters
 
 
-def gains(n_steps: int, momentum: float, averaged: int) -> Array:
-    """How far a released parameter moves if the gradient of a step is larger by one.
-
-    For each step, in units of the step size.
-    """
-    theta, velocity, sums = 0.0, 1.0, [0.0]
-    for _ in range(n_steps):
-        theta += velocity
-        velocity *= momentum
-        sums.append(sums[-1] + theta)
-    moved = np.array(sums)
-    # Every step acts on those that follow it as the first one does.
-    later = np.arange(n_steps, 0, -1)
-    return (moved[later] - moved[np.maximum(later - averaged, 0)]) / averaged
-
-
-def shares_of(n_steps: int, momentum: float, averaged: int) -> tuple[float, ...]:
-    """Share of mu squared that each step has: steps that move the model less have more noise.
-
-    Noise of a step stays in the model by its gain. If nothing pulled it back, shares in proportion
-    to the gains would leave the smallest sum. A loss pulls more of the earlier noise back, so they
-    are in proportion to the roots.
-    """
-    roots: NDArray[np.float64] = np.sqrt(gains(n_steps, momentum, averaged))
-    return tuple((roots / roots.sum()).tolist())
-
-
-def further_promises(problem: Problem, bound: DescentBound) -> tuple[tuple[float, float], ...]:
-    r"""Radii beyond the declared one, and mu that is promised there, from public numbers.
-
-    With s the mu of the sums at a radius t, and l what they leave for the steps at the declared
-    one, :math:`m^2 = s^2 + l^2 \rho^{2 (1 - q)} \lambda^{2 q}`. Here lambda is the
-    provable growth (:meth:`DescentBound.growth`), which iterates near zero attain. rho is that of
-    iterates far from zero: the largest gap at t over the largest at r, for rows of one norm. A
-    descent from class sums begins far from zero, so that q is 0.
-
-    Nothing is promised where it would cost accuracy, or is no less than what holds anyway.
-    """
-    near, labels, promises = problem.euclidean_radius, problem.labels, []
-    from_sums = bound.start is not None and not bound.start.pooled
-    if from_sums:
-        pays = bound.n_steps > 1
-    else:
-        pays = bound.n_steps >= STEPS and bound.clip is not None
-        pays = pays and signal_of(problem, bound.budget) >= STEPS_NEED
-    if not pays:
-        return ()
-    q, steps_mu = 0.0 if from_sums else GROWTH, bound.mu_of_steps(problem, near, bound.budget)
-    norms = np.geomspace(bound.least_reach, 1.0, _REACHES) if bound.whitened else [1.0]
-    for far in sorted({min(times * near, problem.diameter) for times in FURTHER}):
-        most = [
-            [bound.limits(problem, r, labels, norm).largest for norm in norms] for r in (near, far)
-        ]
-        if far <= near or not np.isfinite(most).all():
-            continue
-        rho = float(np.max(np.divide(most[1], most[0])))
-        growth = bound.growth(problem, near, far, labels)
-        sums = 0.0 if bound.start is None else bound.start.mu(problem, far)
-        steps = steps_mu * min(rho, growth) ** (1.0 - q) * growth**q
-        mu = max(math.hypot(sums, steps), bound.budget)
-        # Beside far longer sums, what remains for the steps is lost in rounding.
-        kept = bound.mu_of_steps(problem, far, mu) >= steps_mu
-        if kept and mu < bound.mu(problem, far) * (1.0 - 1e-6):
-            promises.append((far, mu))
-    return tuple(promises)
-
-
 def default_learning_rate(problem: Problem, bound: DescentBound, aim: float) -> float:
     r"""Step size from public numbers.
 
@@ -582,9 +444,9 @@ def default_learning_rate(problem: Problem, bound: DescentBound, aim: float) -> 
     if bound.clip is None or bound.n_steps == 1:
         augmented = math.hypot(norm_bound, bound.constant)
         rates.append((1.0 + bound.momentum) / (problem.kind.curvature * augmented**2))
-    gap = bound.limits(problem, radius, problem.labels).largest
+    gap = bound.gap(problem, radius, problem.labels)
     if math.isfinite(gap):
-        steps_mu = bound.mu_of_steps(problem, radius, bound.budget)
+        steps_mu = bound.mu_of_steps(problem)
         accumulated = (
             bound.n_steps * gap / ((1.0 - bound.momentum) * problem.effective_size * steps_mu)
         )

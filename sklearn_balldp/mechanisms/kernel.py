@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from ..privacy.bounds import Blocks, Bound
 from ..privacy.noise import Noise, grid_slack
+from ..privacy.plain import is_plain
 from ..privacy.problem import Problem
 
 Array = NDArray[np.float64]
@@ -206,9 +207,9 @@ class PrivacyFilter:
 
     def __init__(self, problem: Problem, bound: Bound, most_queries: int = 10_000) -> None:
         self._problem, self._bound, self._asked = problem, bound, 0
-        self._promises = tuple(bound.kept(problem))
-        self._limits = [math.floor(math.ldexp(mu, _UNIT)) ** 2 for _, _, mu in self._promises]
-        self._spent, self._most_queries = [0] * len(self._promises), most_queries
+        self._promised = float(bound.mu(problem))
+        self._limit = math.floor(math.ldexp(self._promised, _UNIT)) ** 2
+        self._spent, self._most_queries = 0, most_queries
 
     def charge(self, query: Query) -> None:
         """Count a ``query`` that is about to be answered.
@@ -220,18 +221,19 @@ class PrivacyFilter:
         """
         if self._asked >= self._most_queries:
             raise PrivacyError("more queries than the mechanism may ask; nothing was drawn for it.")
-        spent: list[int] = []
-        for before, limit, (radius, labels, promised) in zip(
-            self._spent, self._limits, self._promises, strict=True
-        ):
-            mu = query.mu(self._problem, radius, labels)
-            square = before + math.ceil(math.ldexp(mu, _UNIT)) ** 2 if mu <= promised else None
-            if square is None or square > limit:
-                raise PrivacyError(
-                    f"{type(query).__name__}: it takes mu={mu:.6g} at radius {radius:g}, which is "
-                    f"more than is left of the {promised:.6g} promised; nothing was drawn for it."
-                )
-            spent.append(square)
+        if not is_plain(query):
+            raise PrivacyError(
+                f"{type(query).__name__} is no frozen dataclass of plain data: what is charged "
+                "might not be what is computed; call super().__post_init__() in it."
+            )
+        mu, spent = float(query.mu(self._problem)), self._limit + 1
+        if mu <= self._promised:
+            spent = self._spent + math.ceil(math.ldexp(mu, _UNIT)) ** 2
+        if spent > self._limit:
+            raise PrivacyError(
+                f"{type(query).__name__}: it takes mu={mu:.6g}, which is more than is left of the "
+                f"{self._promised:.6g} promised; nothing was drawn for it."
+            )
         if not self._bound.covers(self._problem, query, self._asked):
             raise PrivacyError(
                 f"{type(query).__name__}: a bound that is a query, or of a descent, states what "

@@ -16,7 +16,13 @@ from scipy.linalg.blas import dsyrk
 
 from ..adjacency import RowGeometry
 from ..privacy.bounds import Blocks, as_float_or_tuple
-from ..privacy.gaps import METHODS, gap_at, gap_over_minimisers, minimizer_norm_bound
+from ..privacy.gaps import (
+    METHODS,
+    SMALLEST_CLIP,
+    gap_at_any_parameters,
+    gap_over_minimisers,
+    minimizer_norm_bound,
+)
 from ..privacy.problem import Problem
 from ..privacy.rounding import SHORTEST, UNIT_ROUNDOFF, additions, mean_rounding
 from ..privacy.sensitivity import moment_sensitivity
@@ -27,14 +33,12 @@ from .objective import LinearObjective, gradient_rounding
 from .solver import minimise
 from .whitening import PublicMap
 
-# Sensitivities that are remembered: the algorithm asks for each, and the filter asks again.
-_REMEMBERED = 256
 # Rounds a computed bound up: its evaluation errs by far less.
 _UP = 1.0 + 1e-12
 # Share of the certified gradient norm that the computed one may use; the rest is its rounding.
 _ACCEPTED = 0.9
-# Parameters that gaps are proved at.
-_MOST_PARAMETER = 1e100
+# Largest score in size that no row of the domain can make infinite, in any precision.
+_MOST_SCORE = 1e15
 # Gradient norms below this share of the size of the summed terms are lost in rounding.
 _REACHABLE = 1e-13
 
@@ -401,31 +405,45 @@ class MeanGradient(Query):
     def ratio(self, problem: Problem, radius: float, labels: str) -> float:
         if not (0.0 < self.sigma < math.inf and self._is_proved(problem)):
             return math.inf
-        moved = _moved(
-            problem,
-            radius,
-            labels,
-            self.theta.tobytes(),
-            self.theta.shape,
-            self.constant,
-            self.clip,
-            self.whitening,
-            self.precision(problem),
+        rows, mapped = self._rows(problem, radius), self.whitening
+        gap = gap_at_any_parameters(problem.kind, rows, clip=self.clip, labels=labels)
+        rounding = mean_rounding(
+            problem.kind,
+            norm=float(np.linalg.norm(self.theta)) * _UP,
+            n_samples=problem.n_samples,
+            n_features=problem.n_features,
+            norm_bound=problem.norm_bound if mapped is None else mapped.reach,
+            constant=self.constant,
+            clip=self.clip,
+            dtype=self.precision(problem),
+            weights=problem.loss_weights,
+            whitened=mapped is not None and mapped.shortens,
         )
-        return moved / self.sigma
+        return (gap / problem.effective_size + 2.0 * rounding) / self.sigma
+
+    def _rows(self, problem: Problem, radius: float) -> RowGeometry:
+        """Rows as the gradient sees them, with the allowance for their rounding."""
+        norm = problem.norm_bound if self.whitening is None else self.whitening.norm
+        return RowGeometry.of_rounded_rows(norm, radius, self.constant)
 
     def _is_proved(self, problem: Problem) -> bool:
-        """Whether the state is one that the proof of the sensitivity speaks of."""
-        if not problem.loss:
+        """Whether the state is one that the proof of the sensitivity speaks of.
+
+        No row of the domain then makes a score infinite, or a gradient that is no number.
+        """
+        if not (problem.loss and 0.0 <= self.constant < math.inf):
             return False
-        shape = problem.kind.n_scores, problem.n_features + int(self.constant > 0.0)
-        plain = self.theta.dtype == np.float64 and self.theta.shape == shape
-        plain = plain and bool((np.abs(self.theta) < _MOST_PARAMETER).all())
-        clipped = self.clip is None or 0.0 < self.clip < math.inf
+        if not (self.clip is None or SMALLEST_CLIP <= self.clip < math.inf):
+            return False
         mapped = self.whitening is None or (
             type(self.whitening) is PublicMap and _moves_no_further(self.whitening, problem)
         )
-        return plain and clipped and 0.0 <= self.constant < math.inf and mapped
+        shape = problem.kind.n_scores, problem.n_features + int(self.constant > 0.0)
+        if not mapped or self.theta.shape != shape:
+            return False
+        largest = float(np.abs(self.theta).max())  # NaN is within no limit
+        score = float(np.linalg.norm(self.theta)) * self._rows(problem, 0.0).augmented
+        return score <= _MOST_SCORE and largest < float(np.finfo(self.precision(problem)).max)
 
     def shape(self, problem: Problem) -> tuple[int, ...]:
         return self.theta.shape
@@ -475,44 +493,12 @@ class MeanGradient(Query):
         return working_precision(np.dtype(np.float32), norm, self.clip or 1.0, weights.largest)
 
 
-@lru_cache(_REMEMBERED)
+@lru_cache(1)
 def _moves_no_further(whitening: PublicMap, problem: Problem) -> bool:
     """Whether a map moves no two rows further apart, and leaves them long enough to round."""
     if len(whitening.centre) != problem.n_features:
         return False
     return whitening.within_limits and whitening.fault(problem.norm_bound, SHORTEST) is None
-
-
-@lru_cache(_REMEMBERED)
-def _moved(
-    problem: Problem,
-    radius: float,
-    labels: str,
-    theta: bytes,
-    shape: tuple[int, int],
-    constant: float,
-    clip: float | None,
-    whitening: PublicMap | None,
-    precision: Any,
-) -> float:
-    """L2 sensitivity of a mean gradient at public parameters, rounding included."""
-    norm = problem.norm_bound if whitening is None else whitening.norm
-    parameters = np.frombuffer(theta).reshape(shape)
-    geometry = RowGeometry.of_rounded_rows(norm, radius, constant)
-    gap = gap_at(problem.kind, parameters, geometry, clip=clip, labels=labels)
-    rounding = mean_rounding(
-        problem.kind,
-        parameters,
-        n_samples=problem.n_samples,
-        n_features=problem.n_features,
-        norm_bound=norm if whitening is None else whitening.reach,
-        constant=constant,
-        clip=clip,
-        dtype=precision,
-        weights=problem.loss_weights,
-        whitened=whitening is not None and whitening.shortens,
-    )
-    return gap / problem.effective_size + 2.0 * rounding
 
 
 # -- the certified minimiser ----------------------------------------------------------------------

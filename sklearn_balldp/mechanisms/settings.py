@@ -23,8 +23,7 @@ from ..privacy.sensitivity import moment_sensitivity
 EDITION = 3
 
 # -- numbers of a descent --------------------------------------------------------------------------
-#: Signal of the records below which steps only add noise: then there is one, of hardly any effect;
-#: and below which a descent from zero promises nothing beyond its radius.
+#: Signal of the records below which steps only add noise: then there is one, of hardly any effect.
 STEPS_NEED = 14.0
 #: Signal below which class sums that hide any distance are not worth their share, over K^0.4: the
 #: mean takes their place.
@@ -47,11 +46,6 @@ STEPS, LONG_STEPS = 20, 60
 #: Share of the velocity that is kept; the mean of as large a share of the iterates as is not, the
 #: last ones, is released.
 MOMENTUM = 0.8
-#: Multiples of the radius at which a descent promises what it costs, beside any distance.
-FURTHER = 2.0, 4.0, math.inf
-#: Power of the provable growth in what a descent from zero promises there; the rest is the growth
-#: of iterates far from zero.
-GROWTH = 1.0 / 3.0
 # ... what the steps see
 #: Constant that augments the rows for the intercept, in units of B.
 CONSTANT = 0.15

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from ..privacy.plain import make_plain
 from ..rows import blas_threads_for, domain_factors, project_onto_ball
 from .settings import LEAST_KEPT, MOST_DIRECTIONS, WHITENING
 
@@ -34,10 +35,7 @@ class PublicMap:
     norm: float
 
     def __post_init__(self) -> None:
-        for name in ("centre", "directions", "factors"):
-            array = np.array(getattr(self, name), dtype=np.float64)
-            array.setflags(write=False)
-            object.__setattr__(self, name, array)
+        make_plain(self)
 
     @property
     def shortens(self) -> bool:

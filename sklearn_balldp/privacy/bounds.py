@@ -13,11 +13,10 @@ from typing import Any, ClassVar
 
 from .._parameters import check_option
 from ..adjacency import LABELS
+from .plain import make_plain
 from .problem import Problem
 
 Blocks = float | tuple[float, ...]
-#: Radius, labels and mu of a promise that a privacy filter keeps.
-Promise = tuple[float, str, float]
 
 #: Kinds of bounds by their names in records.
 KINDS: dict[str, type["Bound"]] = {}
@@ -34,18 +33,16 @@ def tag_of(kind: type) -> str:
 class Bound(ABC):
     """What a mechanism chose, and what it guarantees: derive a frozen dataclass from it.
 
-    Its fields must be plain numbers, strings, tuples and such bounds, as they go into JSON. All
-    methods take the ``problem``, public numbers of the fit. A ``radius`` is Euclidean; ``labels``
-    says whether label changes count ("protected", for problems that hide them) or not ("public").
+    Its fields must be numbers, texts, tuples and such bounds, as they go into JSON; they become
+    plain data (:func:`.plain`) when it is made. All methods take the ``problem``, public numbers of
+    the fit. A ``radius`` is Euclidean; ``labels`` says whether label changes count ("protected",
+    for problems that hide them) or not ("public").
     """
 
     #: What the noise was added to, for the record.
     what: ClassVar[str] = "noise on the released values"
     #: What a record lists several sensitivities and noise scales by.
     parts: ClassVar[str] = "parts"
-    #: Whether the guarantee holds of pairs of rows in the ball, whatever the domain: a chain of
-    #: substitutions may then leave the sphere.
-    of_the_ball: ClassVar[bool] = False
     #: Whether each state of a descent is public: its answers are then a transcript (a release of
     #: ``n_steps`` steps, after the sums ``start``), which is kept only if that was asked for.
     has_transcript: ClassVar[bool] = False
@@ -55,6 +52,9 @@ class Bound(ABC):
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         KINDS[tag_of(cls)] = cls
+
+    def __post_init__(self) -> None:
+        make_plain(self)
 
     @abstractmethod
     def mu_at(self, problem: Problem, radius: float, labels: str) -> float:
@@ -76,16 +76,6 @@ class Bound(ABC):
             # The published class counts alone reveal a label change.
             return math.inf
         return self.mu_at(problem, problem.euclidean_radius if radius is None else radius, labels)
-
-    def promises(self, problem: Problem) -> list[Promise]:
-        """Euclidean radius, labels and mu of everything that the privacy filter keeps."""
-        return [(problem.euclidean_radius, problem.labels, self.mu(problem))]
-
-    def kept(self, problem: Problem) -> list[Promise]:
-        """What the filter keeps: the promises, and mu at the radius in any case."""
-        declared = problem.euclidean_radius, problem.labels, self.mu(problem)
-        promises = self.promises(problem)
-        return promises if declared in promises else [declared, *promises]
 
     def covers(self, problem: Problem, query: Any, asked: int) -> bool:
         """Whether its claims at other radii hold if a ``query`` comes after ``asked`` others."""
@@ -120,37 +110,14 @@ class Promised(Bound):
 
     budget: float
 
-    def promises(self, problem: Problem) -> list[Promise]:
-        return [(problem.euclidean_radius, problem.labels, self.budget)]
-
     def mu_at(self, problem: Problem, radius: float, labels: str) -> float:
-        chains = [
-            mu * chain_of(problem, radius, promised, in_the_ball=self.of_the_ball, hidden=hidden)
-            for promised, hidden, mu in self.promises(problem)
-            # A promise for pairs of one label says nothing of others.
-            if hidden == "protected" or labels == "public"
-        ]
-        return min(chains, default=math.inf)
-
-
-def chain_of(
-    problem: Problem, radius: float, promised: float, *, in_the_ball: bool, hidden: str
-) -> int:
-    """Substitutions within a promised radius that lead to any within another radius.
-
-    ``hidden`` says whether the promise is one for label changes too ("protected").
-
-    In the ball the records in between lie on a segment. On the sphere they lie on an arc, unless
-    the promise holds of all pairs in the ball.
-    """
-    if problem.domain == "sphere" and not in_the_ball:
-        angles = [math.asin(min(0.5 * r / problem.norm_bound, 1.0)) for r in (radius, promised)]
-        ratio = angles[0] / angles[1]
-    else:
-        ratio = min(radius, problem.diameter) / promised
-    chain = max(1, math.ceil(ratio * _CHAIN_SLACK))
-    # By way of a record of another label, any two are two changes apart.
-    return min(chain, 2) if hidden == "protected" else chain
+        # Records in between lie on a segment, or on an arc of the sphere.
+        steps = [min(r, problem.diameter) for r in (radius, problem.euclidean_radius)]
+        if problem.domain == "sphere":
+            steps = [math.asin(min(r / problem.diameter, 1.0)) for r in steps]
+        chain = max(1, math.ceil(steps[0] / steps[1] * _CHAIN_SLACK))
+        # By way of a record of another label, any two are two changes apart.
+        return self.budget * (min(chain, 2) if problem.labels == "protected" else chain)
 
 
 def as_float_or_tuple(values: Any) -> Blocks:

@@ -1,14 +1,11 @@
 r"""How far one substitution can move the gradient of a loss.
 
 The gradient of a record is its *residual*, the derivative of the loss by the scores, times its
-row. The *gap* is the largest distance between the gradients of two adjacent records. Of fixed
-parameters, as those of a noisy descent are, it is :func:`iterate_gap`. Of a minimiser only a bound
-on its norm is public (:func:`minimizer_norm_bound`): :func:`gradient_gap` is the largest gap within
+row. The *gap* is the largest distance between the gradients of two adjacent records. Where
+residuals are clipped, :func:`clipped_gap` bounds it at any parameters. Of a minimiser, a bound on
+its norm is public (:func:`minimizer_norm_bound`): :func:`gradient_gap` is the largest gap within
 it, and the minimiser of a mean loss plus :math:`(\lambda/2)\|\theta\|^2` moves by at most gap
 :math:`/ (\lambda n)`.
-
-Losses with one score have one search for both. Fixed parameters are a point of it, and those of a
-minimiser a half circle: shorter ones can be lengthened across both rows, which changes no score.
 
 References
 ----------
@@ -34,19 +31,18 @@ from .maximum import certified_maximum
 
 Array = NDArray[np.float64]
 Range = tuple[Array, Array]
-#: Of a loss, parameters, rows and a clip: the gap within a label, and of a changed one.
-_Gaps = Callable[[Loss, Array, RowGeometry, float], tuple[float, float]]
 
 #: "tight" bounds the minimiser and the gap directly; "paper" is radius times a Lipschitz constant.
 METHODS = ("tight", "paper")
 # Relative excess of certified maxima over the best values that were reached, on squared gaps.
-_EXCESS_FIXED, _EXCESS_TURNING, _EXCESS_ODDS, _EXCESS_FLIPPED = 1e-2, 1e-3, 5e-5, 1e-4
+_EXCESS_TURNING, _EXCESS_ODDS, _EXCESS_FLIPPED = 1e-3, 5e-5, 1e-4
 # Without an intercept; the hinge's largest gap is at a corner, where few cells remain.
 _EXCESS_PLANE = {Logistic.name: 3e-4, SquaredHinge.name: 1e-10}
-# Cells that a search of losses with one score may split at once: at fixed parameters, at any.
-_MAX_CELLS_FIXED, _MAX_CELLS_ANY = 50_000, 16_000
+# Cells that a search may split at once.
+_MAX_CELLS_ANY = 16_000
 _LARGEST_NORM = 1e120
-_LARGEST_PARAMETER = 1e100
+#: Smallest norm that residuals may be clipped to: the squares of smaller ones lose digits.
+SMALLEST_CLIP = 1e-100
 # Rounds a computed bound up: its evaluation errs by far less.
 _UP = 1.0 + 1e-11
 # Roots, quotients and Lambert's function err by a few units in the last place.
@@ -176,7 +172,7 @@ def gap_over_minimisers(
 
 def _gap_of_one(loss: Loss, geometry: RowGeometry, bound: float, method: str) -> float:
     """The gap of one problem of a loss, within a label."""
-    _proof_of(loss)
+    _check_proved(loss)
     reach = bound * geometry.augmented
     # The radius times a Lipschitz constant of the gradient: the paper's form.
     gap = (loss.residual_limit(reach) + loss.curvature * reach) * geometry.radius
@@ -196,57 +192,6 @@ def _loss(name: str, n_classes: int, method: str) -> Loss:
     return make_loss("logistic" if name == "softmax" and n_classes == 2 else name, n_classes)
 
 
-# -- fixed parameters ------------------------------------------------------------------------------
-
-
-def iterate_gap(
-    loss: str,
-    parameters: Array,
-    radius: float,
-    *,
-    norm_bound: float,
-    constant: float,
-    clip: float | None = None,
-    label_change: bool = False,
-) -> float:
-    r"""Certified upper bound on the gradient gap of adjacent records at fixed parameters.
-
-    Parameters
-    ----------
-    loss : {"logistic", "softmax", "squared_hinge"}
-        Loss of one record; "squared_hinge" with several scores stacks one-versus-rest heads.
-    parameters : ndarray of shape (n_scores, n_features) or (n_scores, n_features + 1)
-        Public parameters, below 1e100; the last column multiplies the constant, if there is one.
-    radius, norm_bound : float
-        As in :func:`gradient_gap`.
-    constant : float
-        Constant that rows are augmented by; 0 for no intercept.
-    clip : float, optional
-        Norm to which the residual of each record is clipped; no clipping by default.
-    label_change : bool, default=False
-        As in :func:`gradient_gap`.
-
-    Returns
-    -------
-    float
-        Upper bound on :math:`\|a x^T - a' x'^T\|` over adjacent records. Of one score it is the
-        exact maximum, to half a per cent. Of several it rests on the range of residuals.
-
-    Raises
-    ------
-    ValueError
-        If the loss is unknown, ``norm_bound`` out of range, the radius negative, or a parameter too
-        large.
-    """
-    _check_sizes(norm_bound, radius)
-    theta = np.asarray(parameters, dtype=np.float64)
-    kind = make_loss(loss, max(2, len(theta)))
-    if kind.n_scores != len(theta):
-        raise ValueError(f"{loss} has no {len(theta)} columns of scores (two classes share one).")
-    labels = "protected" if label_change else "public"
-    return gap_at(kind, theta, RowGeometry(norm_bound, radius, constant), clip=clip, labels=labels)
-
-
 def _check_sizes(norm_bound: float, radius: float) -> None:
     """Raise a ValueError for sizes whose squares underflow or overflow, or a negative radius."""
     if not 1.0 / _LARGEST_NORM <= norm_bound <= _LARGEST_NORM:
@@ -258,70 +203,81 @@ def _check_sizes(norm_bound: float, radius: float) -> None:
         raise ValueError(f"radius must be non-negative, got {radius!r}.")
 
 
-def gap_at(
-    loss: Loss, theta: Array, geometry: RowGeometry, *, clip: float | None, labels: str
+# -- any parameters --------------------------------------------------------------------------------
+
+
+def clipped_gap(
+    loss: str,
+    radius: float,
+    *,
+    clip: float | None,
+    norm_bound: float,
+    constant: float,
+    n_classes: int = 2,
+    label_change: bool = False,
 ) -> float:
-    """As :func:`iterate_gap`, for a domain with or without its allowance for rounding."""
-    if not (np.abs(theta) < _LARGEST_PARAMETER).all():
-        raise ValueError(f"parameters must be below {_LARGEST_PARAMETER:g} in size.")
-    longest = math.inf if clip is None else float(clip)
-    gaps = _proof_of(loss)
-    # Exponentials of extreme margins are zero or infinite, as they should be.
-    with np.errstate(all="ignore"):
-        gap, change = gaps(loss, theta, geometry, longest)
-    if labels == "protected":
-        if clip is not None:
-            # The limit over all parameters, which is public beforehand.
-            change = 2.0 * min(longest, loss.residual_limit()) * geometry.augmented
-        gap = max(gap, change)
-    return gap * _UP
+    r"""Upper bound on the gradient gap of records whose residuals are clipped, at any parameters.
 
+    Parameters
+    ----------
+    loss, radius, norm_bound, n_classes, label_change
+        As in :func:`gradient_gap`. "softmax" with two classes has two scores here.
+    clip : float or None
+        Norm that residuals are clipped to, at least 1e-100. None: they are not clipped.
+    constant : float
+        What rows are augmented by; 0 for no intercept.
 
-def _proof_of(loss: Loss) -> _Gaps:
-    """What bounds the gaps of this loss at fixed parameters: none borrows the proof of another."""
-    proof = PROOFS.get((type(loss), loss.n_scores > 1))
-    if proof is None:
-        raise ValueError(
-            f"loss={loss.name!r} of {loss.n_scores} score(s) has no proof of its gradient gap: "
-            f"prove one, and list it in {__name__}.PROOFS."
-        )
-    return proof
+    Returns
+    -------
+    float
+        G, an upper bound on :math:`\|\rho x^T - \rho' x'^T\|` over adjacent records with
+        residuals :math:`\rho` and :math:`\rho'`. Infinite for a squared hinge that is not clipped.
 
+    Raises
+    ------
+    ValueError
+        If the loss is unknown, or ``clip``, ``norm_bound`` or ``radius`` out of range.
 
-class GapLimits(NamedTuple):
-    """Smallest and largest value of :func:`iterate_gap` over all parameters."""
+    Notes
+    -----
+    With C the clip, or the largest residual of the loss if that is smaller, A the largest norm of
+    an augmented row, and v the *versine* of the loss (one minus the smallest cosine between two
+    residuals of one label),
 
-    smallest: float
-    largest: float  # infinite where gradients are not bounded
+    .. math:: G = C \sqrt{\max(A^2, r^2, 2 v A^2 + (1 - v) r^2)},
 
-
-def limits_over_iterates(
-    loss: Loss, n_features: int, geometry: RowGeometry, *, clip: float | None, labels: str
-) -> GapLimits:
-    r"""Public limits of :func:`gap_at` over all parameters.
-
-    Two rows r apart across all weights have equal residuals, so that no parameters make the gap of
-    equal labels smaller than r times the smallest residual of the worst label: 1/2 (logistic),
-    :math:`\sqrt{1 - 1/K}` (softmax), 2 (squared hinge), if there is a feature more than the weights
-    span.
+    and 2 C A where labels may change. The proof is in this package's documentation.
     """
-    _proof_of(loss)
-    r, augmented = geometry.radius, geometry.augmented
-    size = loss.residual_limit() if clip is None else min(loss.residual_limit(), float(clip))
-    smallest = min(loss.smallest_residual, size) * r if n_features > loss.n_spanned else 0.0
-    if not math.isfinite(size):
-        largest = math.inf
-    elif loss.n_scores > 1:
-        # Without clipping residuals peak at corners of the simplex: the same angle.
-        largest = clipped_gap(size, geometry, versine=loss.versine)
-    else:
-        largest = size * max(augmented, r)
+    _check_sizes(norm_bound, radius)
+    if clip is not None and not clip >= SMALLEST_CLIP:
+        raise ValueError(f"clip must be at least {SMALLEST_CLIP:g}, or None, got {clip!r}.")
+    labels = "protected" if label_change else "public"
+    geometry = RowGeometry(norm_bound, radius, constant)
+    return gap_at_any_parameters(make_loss(loss, n_classes), geometry, clip=clip, labels=labels)
+
+
+def gap_at_any_parameters(
+    loss: Loss, geometry: RowGeometry, *, clip: float | None, labels: str
+) -> float:
+    """As :func:`clipped_gap`, for a domain with or without its allowance for rounding."""
+    _check_proved(loss)
+    longest = min(loss.residual_limit(), math.inf if clip is None else float(clip))
+    # The gap is convex in the lengths of the two residuals and, squared, linear in their cosine:
+    # it is largest where each length is 0 or C, and the cosine 1 or 1 - v.
+    square, apart, v = geometry.augmented**2, geometry.radius**2, loss.versine
+    corners = [square, apart, 2.0 * v * square + (1.0 - v) * apart]
     if labels == "protected":
-        change = 2.0 * size * augmented
-        smallest = max(smallest, loss.smallest_change * augmented if clip is None else change)
-        largest = max(largest, change)
-    # The limits are rounded further than the bound itself, so that they hold for it.
-    return GapLimits(smallest / _UP, largest * _UP**2)
+        corners.append(4.0 * square)
+    return longest * math.sqrt(max(corners)) * _UP
+
+
+def _check_proved(loss: Loss) -> None:
+    """Raise a ValueError for a loss without a proof: none borrows that of another."""
+    if type(loss) not in PROOFS:
+        raise ValueError(
+            f"loss={loss.name!r} has no proof of its gradient gap: prove one, and list it in "
+            f"{__name__}.PROOFS."
+        )
 
 
 # -- one score -------------------------------------------------------------------------------------
@@ -338,44 +294,36 @@ class ResidualSize(NamedTuple):
     rises: Callable[[Array, Array, Array, Array], Range]
 
 
-def _logistic_size(clip: float) -> ResidualSize:
-    """min(sigmoid(t), clip)."""
-    edge = math.log(clip / (1.0 - clip)) if clip < 1.0 else math.inf
+def _logistic_size() -> ResidualSize:
+    """The sigmoid."""
 
     def rise(t: Array, step: Array, error: float) -> Array:
-        # sigmoid(t + s) - sigmoid(t) without cancellation, up to the edge.
-        if clip < 1.0:
-            step = np.clip(edge - t + error * (1.0 + abs(edge) + np.abs(t)), 0.0, step)
-        # The sum of a large score and a large step cancels.
+        # sigmoid(t + s) - sigmoid(t) without cancellation; the sum of both may cancel.
         top = t + step + error * (np.abs(t) + step)
-        return np.minimum(expit(top) * expit(-t) * -np.expm1(-step), clip)
+        return expit(top) * expit(-t) * -np.expm1(-step)
 
     def rises(low: Array, high: Array, short: Array, long: Array) -> Range:
         # A rise grows with the step, and with t up to its peak; then it falls.
         ends = np.minimum(rise(low, short, -_SCORE_ERROR), rise(high, short, -_SCORE_ERROR))
-        peak = np.minimum(-0.5 * long, edge - long)
-        return ends, rise(np.clip(peak, low, high), long, _SCORE_ERROR)
+        return ends, rise(np.clip(-0.5 * long, low, high), long, _SCORE_ERROR)
 
-    return ResidualSize(lambda t: np.minimum(expit(t), clip), rises)
+    return ResidualSize(expit, rises)
 
 
-def _hinge_size(clip: float) -> ResidualSize:
-    """min(2 (1 + t)+, clip)."""
+def _hinge_size() -> ResidualSize:
+    """2 (1 + t)+."""
 
-    def rise(low: Array, high: Array, step: Array) -> Array:
-        # min(2t + 2 + 2s, clip) - max(2t + 2, 0), term by term: at both ends that is a bound.
-        into, out = 2.0 * (1.0 + low) + 2.0 * step, clip - 2.0 * (1.0 + high)
-        within = np.minimum(2.0 * step, clip)
-        return np.maximum(np.minimum(np.minimum(within, into), out), 0.0)
+    def rise(t: Array, step: Array) -> Array:
+        return np.maximum(np.minimum(2.0 * step, 2.0 * (1.0 + t) + 2.0 * step), 0.0)
 
     def rises(low: Array, high: Array, short: Array, long: Array) -> Range:
-        return rise(low, high, short), rise(high, low, long)
+        return rise(low, short), rise(high, long)
 
-    return ResidualSize(lambda t: np.clip(2.0 * (1.0 + t), 0.0, clip), rises)
+    return ResidualSize(lambda t: np.maximum(2.0 * (1.0 + t), 0.0), rises)
 
 
-#: Sizes of residuals of one score that are clipped, by loss.
-RESIDUAL_SIZES = {Logistic.name: _logistic_size, SquaredHinge.name: _hinge_size}
+#: Sizes of residuals of one score, by loss.
+RESIDUAL_SIZES = {Logistic.name: _logistic_size(), SquaredHinge.name: _hinge_size()}
 
 
 @dataclass(frozen=True)
@@ -422,8 +370,8 @@ class OneScore:
         lipschitz = largest + curvature * self.slope * geometry.augmented
         return min(largest * max(geometry.augmented, geometry.radius), lipschitz * geometry.radius)
 
-    def gap(self, cap: float, *, excess: float, max_cells: int, reached: float = 0.0) -> float:
-        """Largest gap, between ``reached`` and ``cap``."""
+    def gap(self, cap: float, *, excess: float) -> float:
+        """Largest gap, up to ``cap``."""
         bound, radius = self.geometry.norm_bound, self.geometry.radius
         if radius == 0.0 or not 0.0 < cap < math.inf:
             return 0.0 if radius == 0.0 else cap
@@ -439,9 +387,8 @@ class OneScore:
             high,
             n_cells=n_cells,
             excess=excess,
-            max_cells=max_cells,
+            max_cells=_MAX_CELLS_ANY,
             attained=self._middles,
-            reached=(reached / cap) ** 2,
             enough=1.0,
         )
         # Of squares that are nearly lost to underflow, the cap alone is a valid bound.
@@ -528,35 +475,14 @@ class OneScore:
 def _gap_of_any(loss: str, geometry: RowGeometry, bound: float) -> float:
     """The gap of rows of one label under one score, at parameters of norm ``bound`` or less."""
     turning = geometry.constant > 0.0
-    size = RESIDUAL_SIZES[loss](math.inf)
+    size = RESIDUAL_SIZES[loss]
     rows = OneScore(size, geometry, bound, bound * geometry.constant, turning)
     cap = rows.cap(make_loss(loss, 2).curvature)
     if geometry.radius > geometry.norm_bound:
         # Any two rows, however far apart.
         cap = min(cap, _flipped_gap(loss, geometry.augmented, bound))
     excess = _EXCESS_TURNING if turning else _EXCESS_PLANE[loss]
-    return rows.gap(cap, excess=excess, max_cells=_MAX_CELLS_ANY)
-
-
-def _gaps_of_one_score(
-    loss: Loss, theta: Array, geometry: RowGeometry, clip: float
-) -> tuple[float, float]:
-    """Gap within a label, and of a changed one, under one column of scores."""
-    weights, offsets = _split(theta, geometry.constant)
-    slope, offset = float(_norms(weights)[0]), abs(float(offsets[0]))
-    make = RESIDUAL_SIZES[loss.name]
-    labels = [OneScore(make(clip), geometry, slope, side) for side in (offset, -offset)]
-    cap = labels[0].cap(loss.curvature)
-    # Two rows across the weights have equal residuals.
-    gap = min(float(labels[0].size.value(np.asarray(offset))) * geometry.radius, cap)
-    if gap * (1.0 + _EXCESS_FIXED) >= cap:
-        gap = cap
-    for rows in labels if offset > 0.0 else labels[:1]:
-        if gap < cap:
-            gap = rows.gap(cap, excess=_EXCESS_FIXED, max_cells=_MAX_CELLS_FIXED, reached=gap)
-    # Largest gradients of the two labels, added up.
-    free = [OneScore(make(math.inf), geometry, slope, rows.offset).largest for rows in labels]
-    return gap, geometry.augmented * sum(free)
+    return rows.gap(cap, excess=excess)
 
 
 @lru_cache(maxsize=256)
@@ -567,7 +493,7 @@ def _flipped_gap(loss: str, norm: float, bound: float) -> float:
     between the rows, of norm B, and the weights, and residuals a = a(R B cos f), which grow, the
     squared gap is :math:`B^2 (a^2 + a'^2 - 2 a a' \cos(f + f'))`: rows lie on opposite sides.
     """
-    size = RESIDUAL_SIZES[loss](math.inf).value
+    size = RESIDUAL_SIZES[loss].value
 
     def upper(low: Array, high: Array) -> Array:
         (f0, g0), (f1, g1) = low, high
@@ -593,177 +519,6 @@ def _flipped_gap(loss: str, norm: float, bound: float) -> float:
 
 
 # -- several scores --------------------------------------------------------------------------------
-
-
-def clipped_gap(
-    clip: float, geometry: RowGeometry, *, versine: float, smallest: float = 0.0
-) -> float:
-    r"""Gap of two rows of one label with clipped residuals, from the angle of the residuals.
-
-    With norms s, s' of the residuals and cosine k of their angle, the square of the gap is
-    :math:`s^2 \|x\|^2 + s'^2 \|x'\|^2 - s s' k (\|x\|^2 + \|x'\|^2 - \|x - x'\|^2)`:
-    convex in (s, s') and linear in k, so largest at corners of [smallest, clip]^2 and at k = 1 or
-    at its smallest, 1 - versine.
-    """
-    square, shorter = geometry.augmented**2, geometry.augmented**2 - geometry.squared_norm_drop
-
-    def corner(small: float, turn: float) -> float:
-        drop = clip - small
-        other = small * (clip * turn - drop)
-        row = shorter if other < 0.0 else square
-        along = clip * small * (1.0 - turn) * geometry.radius**2
-        return clip * (drop + small * turn) * square + other * row + along
-
-    sizes = min(smallest, clip), clip
-    return math.sqrt(max(corner(small, turn) for small in sizes for turn in (versine, 0.0)))
-
-
-def _gap_of_residuals(
-    loss: Loss,
-    geometry: RowGeometry,
-    clip: float,
-    *,
-    largest: float,
-    smallest: float,
-    score_move: float,
-) -> float:
-    """Gap within a label from the norms of residuals, and how far scores move.
-
-    The smallest of three bounds: by the triangle inequality, the identity, and the angle.
-    """
-    size = min(largest, clip)
-    move, unclipped = (
-        min(loss.residual_rate(longest) * score_move, loss.residual_limit())
-        for longest in (clip, math.inf)
-    )
-    triangle = size * geometry.radius + move * geometry.augmented
-    identity = (
-        move * (geometry.augmented**2 * move + size * geometry.squared_norm_drop)
-        + (size * geometry.radius) ** 2
-    )
-    gap = min(triangle, math.sqrt(identity))
-    if size < math.inf:
-        # Normalising vectors outside a ball contracts: |a/|a| - b/|b|| <= |a - b| / smallest.
-        turned = 0.5 * (unclipped / smallest) ** 2 * _UP if unclipped < 2.0 * smallest else 2.0
-        versine = min(loss.versine, turned)
-        gap = min(gap, clipped_gap(size, geometry, versine=versine, smallest=smallest))
-    return gap
-
-
-def _gaps_of_stacked(
-    loss: Loss, theta: Array, geometry: RowGeometry, clip: float
-) -> tuple[float, float]:
-    """Gap within a label, and of a changed one, of squared hinges with one score per class."""
-    weights, offsets = _split(theta, geometry.constant)
-    slopes, augmented = _norms(weights), geometry.augmented
-    # Rows: a record of the head's class, a record of the rest.
-    signed, reach = np.stack([-offsets, offsets]), slopes * geometry.norm_bound
-    heights = np.maximum(1.0 + signed + reach, 0.0)
-
-    def worst(squares: Array) -> float:
-        """For all heads but one, the record is of the rest."""
-        return float(squares[1].sum()) + max(float((squares[0] - squares[1]).max()), 0.0)
-
-    def squared_gaps(radius: float) -> Array:
-        """Of each head, for both labels: ends of a convex function."""
-        drop = geometry.at(radius).squared_norm_drop
-        difference = np.minimum(slopes * radius, heights)
-        lower = heights - difference
-        apart = difference * (difference * augmented**2 + lower * drop)
-        apart += heights * lower * radius**2
-        return 4.0 * np.maximum(heights**2 * radius**2, apart)
-
-    largest = 2.0 * math.sqrt(worst(heights**2))
-    lowest = np.maximum(1.0 + signed - reach, 0.0) ** 2
-    shortest = max(float(lowest[1].sum()) + float((lowest[0] - lowest[1]).min()), 0.0)
-    gap = _gap_of_residuals(
-        loss,
-        geometry,
-        clip,
-        largest=largest,
-        smallest=2.0 * math.sqrt(shortest),
-        score_move=float(np.linalg.norm(slopes)) * geometry.radius,
-    )
-    if clip >= largest:
-        gap = min(gap, math.sqrt(worst(squared_gaps(geometry.radius))))
-    # Two heads see their label change, the others a move of at most the diameter.
-    other = squared_gaps(2.0 * geometry.norm_bound).max(axis=0)
-    flip = (2.0 * heights.sum(axis=0) * augmented) ** 2
-    extra = np.sort(np.maximum(flip - other, 0.0))
-    return gap, math.sqrt(other.sum() + extra[-2:].sum())
-
-
-def _gaps_of_softmax(
-    loss: Loss, theta: Array, geometry: RowGeometry, clip: float
-) -> tuple[float, float]:
-    """Gap within a label, and of a changed one, of cross-entropy of two scores or more."""
-    sizes, wrong, spectral = softmax_extremes(
-        theta.astype(np.float64).tobytes(), theta.shape, geometry.norm_bound, geometry.constant
-    )
-    gap = _gap_of_residuals(
-        loss,
-        geometry,
-        clip,
-        largest=float(sizes.max()),
-        smallest=wrong * math.sqrt(len(theta) / (len(theta) - 1.0)),
-        score_move=math.sqrt(spectral) * geometry.radius,
-    )
-    # Largest gradients of the two worst labels, added up.
-    return gap, float(np.sort(sizes)[-2:].sum()) * geometry.augmented
-
-
-@lru_cache(maxsize=1)
-def softmax_extremes(
-    parameters: bytes, shape: tuple[int, int], norm_bound: float, constant: float
-) -> tuple[Array, float, float]:
-    """Largest residual of each label, the smallest 1 - p_y, and the squared spectral norm.
-
-    A step asks for two radii at the same parameters, and no radius counts in these.
-    """
-    theta = np.frombuffer(parameters).reshape(shape)
-    if not theta.any():
-        # No row tells classes apart: no matrix of pairs is needed, however many there are.
-        q = float(expit(math.log(len(theta) - 1.0)))
-        sizes = np.full(len(theta), math.sqrt(q * (q + min(min(0.5, 1.0 - q) * _UP, q))))
-        sizes.setflags(write=False)
-        return sizes, q, 0.0
-    # Adding one vector to every class changes nothing.
-    weights, offsets = _split(theta - theta.mean(axis=0), constant)
-    gram = weights @ weights.T
-    squares = np.diag(gram)
-    pairs = squares[:, None] + squares
-    # The products err by at most as many roundings as there are features.
-    error = 4.0 * (weights.shape[1] + 4) * 2.0**-53 * pairs
-    apart = np.sqrt(np.maximum(pairs - 2.0 * gram, 0.0) + error)
-    reach, lead = apart * norm_bound, offsets - offsets[:, None]
-    off = ~np.eye(len(theta), dtype=bool)
-
-    def others(scores: Array) -> Array:
-        """1 - p_y from the scores of the other classes against the label's."""
-        scores = np.where(off, scores, -np.inf)
-        peak = scores.max(axis=1)
-        return expit(peak + np.log(np.exp(scores - peak[:, None]).sum(axis=1)))
-
-    # Row y: the largest and smallest 1 - p_y of any record, and the largest p_c.
-    large, small = others(lead + reach), others(lead - reach)
-    pairwise = np.minimum(expit(lead + reach), 1.0 - small)
-    rival = np.where(off, pairwise, 0.0).max(axis=1) * _UP
-    sizes = np.sqrt(large * (large + np.minimum(rival, large)))
-    spectral = max(float(np.linalg.eigvalsh(gram)[-1]), 0.0) + float(error.sum())
-    sizes.setflags(write=False)
-    return sizes, float(small.min()), spectral
-
-
-def _split(theta: Array, constant: float) -> tuple[Array, Array]:
-    """Weights of the features, and intercepts."""
-    if constant > 0.0:
-        return theta[:, :-1], theta[:, -1] * constant
-    return theta, np.zeros(len(theta))
-
-
-def _norms(weights: Array) -> Array:
-    """Norm of each score's weights, rounded up."""
-    return np.linalg.norm(weights, axis=1) * _UP
 
 
 def share_move(distance: float) -> float:
@@ -885,11 +640,5 @@ def _softmax_gap_by_odds(
     )
 
 
-#: Gaps at fixed parameters, by the loss and whether it has several scores. A loss that is listed
-#: has proofs over minimisers, and of limits, too.
-PROOFS: dict[tuple[type[Loss], bool], _Gaps] = {
-    (Logistic, False): _gaps_of_one_score,
-    (SquaredHinge, False): _gaps_of_one_score,
-    (SquaredHinge, True): _gaps_of_stacked,
-    (Softmax, True): _gaps_of_softmax,
-}
+#: Losses whose gaps are proved here.
+PROOFS: tuple[type[Loss], ...] = (Logistic, SquaredHinge, Softmax)

@@ -21,7 +21,6 @@ def certified_maximum(
     max_cells: int,
     attained: Callable[[Array, Array], Array] | None = None,
     feasible: Callable[[Array, Array], NDArray[np.bool_]] | None = None,
-    reached: float = 0.0,
     enough: float = math.inf,
 ) -> float:
     """Upper bound on the maximum of a non-negative function, by splitting cells that may hold it.
@@ -31,8 +30,8 @@ def certified_maximum(
     dimension at the start, or as many as it says for each. Cells are split until no bound exceeds
     the best value by the share ``excess``. If more than ``max_cells`` remain, their bounds count.
     ``attained`` gives a feasible point of each cell, by default the middle; ``feasible`` tells
-    which cells may hold feasible points. ``reached`` is a value that is attained. ``enough`` is an
-    upper bound, which is returned once the search cannot give a smaller one.
+    which cells may hold feasible points. ``enough`` is an upper bound, which is returned once the
+    search cannot give a smaller one.
 
     No value of the function is larger than the result. Overflow gives infinity.
     """
@@ -42,7 +41,7 @@ def certified_maximum(
         np.array([g.ravel() for g in np.meshgrid(*(s[ends] for s in sides), indexing="ij")])
         for ends in (slice(-1), slice(1, None))
     )
-    best = certified = reached
+    best = certified = 0.0
     for last in [False] * (_ROUNDS - 1) + [True]:
         if feasible is not None:
             kept = feasible(lows, highs)

@@ -341,8 +341,7 @@ class Release:
         """Guarantee at any radius, and for any number of records, at this release's delta.
 
         For prototypes and the discriminant it is exact (for one record), for noise on a minimiser
-        an upper bound. For noise on gradients it follows from the promises before the first step
-        (``bound.promises(problem)``), by group privacy and the limits of the gap. If the radius was
+        an upper bound, for noise on gradients too. If the radius was
         chosen privately, figures at a fixed other radius describe this run only.
 
         The ``radius`` is in the units of ``metric``, the declared one by default. ``labels`` is as

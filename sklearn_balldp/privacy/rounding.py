@@ -7,7 +7,7 @@ This holds even if different machines, with other kernels and in another order, 
 import math
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import DTypeLike
 
 from ..losses import Loss
 from .weights import Weights
@@ -53,8 +53,8 @@ def block_additions(n_rows: int, n_features: int) -> float:
 
 def mean_rounding(
     loss: Loss,
-    theta: NDArray[np.float64],
     *,
+    norm: float,
     n_samples: int,
     n_features: int,
     norm_bound: float,
@@ -66,23 +66,20 @@ def mean_rounding(
 ) -> float:
     """Half of what rounding adds to the sensitivity of a computed mean gradient.
 
-    The page "Noise on gradients" proves it. In double precision every record errs, and every
-    addition (:func:`additions`). In single precision one record errs, one sum of 128
-    gradients, and additions of such sums in double precision (:func:`block_additions`). Where rows
-    are shortened (``whitened``), B is their norm before that, and ``theta`` is for rows after it.
+    The page "Noise on gradients" proves it. In double precision every record errs, by its score
+    too, which grows with the ``norm`` of the parameters; and every addition (:func:`additions`). In
+    single precision one record errs, one sum of 128 gradients, and additions of such sums in double
+    precision (:func:`block_additions`). Scores do not count there, as the gap holds for wrong ones
+    too. Where rows are shortened (``whitened``), B is their norm before that, and ``norm`` is of
+    parameters for rows after it.
     """
     # The records of one person may lie in several blocks, so their sums are never in float32.
     double = weights.most_records > 1 or np.dtype(dtype) == np.float64
     u = float(np.finfo(np.float64 if double else dtype).eps)
-    norm, offset = float(np.linalg.norm(theta)), 0.0
-    if constant > 0.0:
-        norm = float(np.linalg.norm(theta[:, :-1]))
-        offset = constant * float(np.linalg.norm(theta[:, -1]))
     # The factor covers stored rows that rounding has moved out of the ball.
     augmented = math.hypot(norm_bound, constant) * (1.0 + 1e-6)
-    score = norm * norm_bound + offset
-    largest = loss.residual_limit(score) * math.sqrt(loss.n_stacked)
-    longest = math.inf if clip is None else clip
+    score = norm * augmented
+    longest = min(loss.residual_limit(), math.inf if clip is None else clip)
     # A sum of d squares, its root and a quotient; a row may be projected, moved, and projected.
     row = _CENTRING_FACTOR * (n_features + 12.0) * UNIT_ROUNDOFF
     turned = 0.0
@@ -92,12 +89,18 @@ def mean_rounding(
         squares = (1.0 + 2.0 * math.sqrt(k)) * n_features + 2.0 * k + 16.0
         row += 0.5 * squares / LEAST_KEPT**2 * UNIT_ROUNDOFF + turned
     evaluation = (loss.n_scores + 20.0) * u
-    products = 0.5 * (n_features + 16.0) * u
-    # The second factor covers powers of the first.
-    moved = (products * (1.0 + 2.0 * products) + row) * score
-    residual = loss.residual_rate(longest) * moved + evaluation * largest
-    gradient = min(largest, longest) * augmented
-    record = residual * augmented + (evaluation + row) * gradient
+    gradient = longest * augmented
+    record = (evaluation + row) * gradient
+    # Residuals before they are clipped: those of softmax may be wrong in their angle.
+    if double:
+        products = 0.5 * (n_features + 16.0) * u
+        # The second factor covers powers of the first.
+        moved = (products * (1.0 + 2.0 * products) + row) * score
+        largest = loss.residual_limit(score) * math.sqrt(loss.n_stacked)
+        record += (loss.curvature * moved + evaluation * largest) * augmented
+    else:
+        limit = loss.residual_limit()
+        record += evaluation * (limit if limit < math.inf else longest) * augmented
     if not weights.uniform:
         # Weights are rounded, and so are their products.
         record += 4.0 * u * gradient

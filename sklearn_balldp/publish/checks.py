@@ -2,8 +2,8 @@
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import fields, replace
-from typing import Any, cast
+from dataclasses import fields
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,6 @@ from ..mechanisms import (
     Sums,
     drive,
 )
-from ..mechanisms.descent import further_promises
 from ..mechanisms.settings import TUNING
 from ..privacy.noise import EXACT_SAMPLER
 from ..privacy.release import Release
@@ -354,27 +353,10 @@ def _promise_checks(record: Release) -> Iterator[Check]:
         "full radius"
     )
     yield Check("record", PASS, shown, _RECORD)
-    yield from _further_checks(record)
     if guarantee.advantage > NOTHING_HIDDEN:
         shown = "an attacker who knows all else may tell two records apart, advantage "
         shown += f"{guarantee.advantage:.4f}"
         yield Check("promise", WEAK, shown, "epsilon and delta of the record")
-
-
-def _further_checks(record: Release) -> Iterator[Check]:
-    """Whether promises beyond the radius can have been made before the fit."""
-    problem, bound = record.problem, cast(Any, record.bound)
-    if not bound.has_transcript or not bound.further:
-        return
-    name, basis = "promises further away", "promises that are made once the run is known are none"
-    if record.mechanism != "gradient" or record.rule != TUNING:
-        shown = "only the publisher knows whether they were fixed before the fit: ask for the rule"
-        yield Check(name, CANNOT_CHECK, shown, basis)
-        return
-    rule = replace(bound, further=further_promises(problem, replace(bound, further=())))
-    if any(mu < rule.mu(problem, far) * (1.0 - 1e-6) for far, mu in bound.further):
-        shown = f"bound.further={bound.further!r} is less than the record's rule promises there"
-        yield Check(name, FAIL, shown, basis)
 
 
 def _statement_checks(record: Release) -> Iterator[Check]:

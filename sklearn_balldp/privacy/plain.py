@@ -1,0 +1,70 @@
+"""Plain data: what is charged, computed and recorded must be one and the same object.
+
+An array that is a view, masked, or of a class of its own may show one value to a proof and another
+to the code that computes. So frozen dataclasses that a proof reads copy their fields once.
+"""
+
+from dataclasses import fields, is_dataclass
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+
+
+def make_plain(instance: Any) -> None:
+    """Replace each field of a frozen dataclass by plain data (:func:`plain`)."""
+    for item in fields(instance):
+        try:
+            value = plain(getattr(instance, item.name))
+        except TypeError as error:
+            name = f"{type(instance).__name__}.{item.name}"
+            raise TypeError(f"{name} {error}") from None
+        object.__setattr__(instance, item.name, value)
+
+
+def plain(value: Any) -> Any:
+    """The value as plain data: built-in numbers and texts, tuples, read-only float64 arrays.
+
+    Frozen dataclasses stay as they are: they made their own fields plain. Raises a TypeError for
+    everything else, masked arrays among it.
+    """
+    if is_plain(value):
+        return value
+    if isinstance(value, (bool, np.bool_)):
+        return bool(value)
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, Integral):
+        return int(value)
+    if isinstance(value, Real):
+        return float(value)
+    if isinstance(value, (tuple, list)):
+        return tuple(plain(part) for part in value)
+    if hasattr(value, "__array__") and not isinstance(value, np.ma.MaskedArray):
+        array = np.asarray(value)
+        if array.dtype.kind in "fiub":
+            array = np.array(array, dtype=np.float64, order="C", subok=False)
+            array.setflags(write=False)
+            return array if array.ndim else array.item()
+    raise TypeError(
+        f"must be plain data (numbers, texts, tuples, arrays of numbers), and is a "
+        f"{type(value).__name__}: convert it, a masked array by filled()."
+    )
+
+
+def is_plain(value: Any) -> bool:
+    """Whether a value is plain data already, so that nobody else can change it."""
+    kind = type(value)
+    if value is None or kind in (bool, int, float, str):
+        return True
+    if kind is tuple:
+        return all(map(is_plain, value))
+    if kind is np.ndarray:
+        return value.dtype == np.float64 and not value.flags.writeable and value.base is None
+    return is_dataclass(value) and not isinstance(value, type) and has_plain_fields(value)
+
+
+def has_plain_fields(instance: Any) -> bool:
+    """Whether a dataclass is frozen, and holds plain data alone."""
+    frozen = type(instance).__dataclass_params__.frozen
+    return frozen and all(is_plain(getattr(instance, item.name)) for item in fields(instance))
