@@ -102,6 +102,8 @@ def plan_of(release: Release, class_counts: tuple[int, ...] | None) -> Plan:
         longest = math.sqrt(problem.kind.n_stacked) * bound.norm(problem)
         noise = bound.sigma * math.sqrt(math.prod(bound.shape(problem)))
         parts = {"minimiser": (longest, noise)}
+    elif isinstance(bound, DescentBound) and bound.n_steps == 0:
+        parts = _of_sums(problem, bound.start)
     elif isinstance(bound, DescentBound):
         # All steps together, at the start: T mean gradients, weighted by what they tell.
         n_steps, values = bound.n_steps, math.prod(bound.shape(problem))
@@ -145,7 +147,9 @@ def _of_classes(problem: Problem, bound: Any, sizes: Any) -> tuple[float, ...]:
     if isinstance(bound, DescentBound):
         # Gradients of the steps, and the sums that they start from, tell the class apart
         # independently of each other.
-        pull = _longest_gradient(problem, bound) * _precision_of_steps(problem, bound) / root
+        pull = 0.0
+        if bound.n_steps > 0:
+            pull = _longest_gradient(problem, bound) * _precision_of_steps(problem, bound) / root
         sums = np.zeros(len(shares))
         if bound.start is not None:
             sums = np.array(_of_classes(problem, bound.start, sizes))

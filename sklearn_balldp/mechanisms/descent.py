@@ -22,7 +22,7 @@ import numpy as np
 
 from .._parameters import check_flag, check_option, check_positive, check_whole, is_auto
 from ..adjacency import RowGeometry
-from ..privacy.bounds import Bound, Promised
+from ..privacy.bounds import Blocks, Bound, Promised
 from ..privacy.gaps import SMALLEST_CLIP, gap_at_any_parameters
 from ..privacy.noise import grid_slack
 from ..privacy.problem import Problem
@@ -94,10 +94,9 @@ class DescentBound(Promised):
         Step size for rows of norm B, and share of the velocity that a step keeps (heavy ball).
     clip : float or None
         Norm that residuals are clipped to.
-    averaged : int
-        How many iterates, the last ones, have their mean released.
     n_steps : int
-        Number of steps; they share what the sums leave of mu squared equally.
+        Number of steps; they share what the sums leave of mu squared equally. 0: the discriminant
+        of the sums is released.
     constant : float
         What rows are augmented by; 0 for no intercept.
     start : Sums or None
@@ -113,7 +112,6 @@ class DescentBound(Promised):
     learning_rate: float = math.nan
     momentum: float = 0.0
     clip: float | None = None
-    averaged: int = 1
     n_steps: int = 1
     constant: float = 0.0
     start: Sums | None = None
@@ -140,9 +138,9 @@ class DescentBound(Promised):
     def covers(self, problem: Problem, query: Any, asked: int) -> bool:
         if self.start is not None and asked == 0:
             return query == self.start
-        if type(query) is not MeanGradient:
+        if type(query) is not MeanGradient or self.n_steps == 0:
             return False
-        # Growth beyond a promised radius is that of such gradients, whatever their parameters.
+        # What is stated at other radii is that of such gradients, whatever their parameters.
         whitening, norm = query.whitening, problem.norm_bound
         if whitening is not None and whitening.fault(norm, self.least_reach) is not None:
             return False
@@ -156,7 +154,7 @@ class DescentBound(Promised):
 
     def step_mu(self, problem: Problem) -> float:
         """Mu of each step."""
-        return self.mu_of_steps(problem) * math.sqrt(_LEFT / self.n_steps)
+        return self.mu_of_steps(problem) * math.sqrt(_LEFT / max(self.n_steps, 1))
 
     def least_step_mu(self, problem: Problem) -> float:
         """Mu that rounding to the sampler's grid takes of each step."""
@@ -194,33 +192,43 @@ class DescentBound(Promised):
         return max(self.gap(problem, radius, labels, reach) / near * (1.0 + 4e-9), 1.0)
 
     def mu_at(self, problem: Problem, radius: float, labels: str) -> float:
-        steps = self.mu_of_steps(problem, _SLACK) * self.growth(problem, radius, labels)
+        steps = 0.0
+        if self.n_steps > 0:
+            steps = self.mu_of_steps(problem, _SLACK) * self.growth(problem, radius, labels)
         sums = 0.0 if self.start is None else self.start.mu(problem, radius, labels)
         mu = math.hypot(steps, sums) * (1.0 + _SLACK)
         # Pairs within the problem's radius are those of the budget.
         return min(mu, self.budget) if radius <= problem.euclidean_radius else mu
 
+    def stated(self, problem: Problem) -> tuple[Blocks, Blocks]:
+        if self.start is None:
+            query = self.query(problem, np.zeros(self.shape(problem)), None)
+            return query.stated(problem)
+        return self.start.stated(problem) if self.n_steps == 0 else ((), ())
+
     def theorem(self, problem: Problem) -> str:
+        if self.n_steps == 0 and self.start is not None:
+            return self.start.theorem(problem)
         clipped = "" if self.clip is None else f", clipped at {self.clip:g}"
         change = ", label changes included" if problem.labels == "protected" else ""
         after = "" if self.start is None else f", after {self.start.theorem(problem)}"
         if self.whitened:
             after += ", whose mean the rows are moved by"
-            if self.start is not None and self.start.moment is not None and self.n_steps > 1:
+            if self.start is not None and self.start.moment is not None:
                 after += ", partially whitened"
         n = "n" if problem.loss_weights.uniform else "(W / s)"
         return f"gap of gradients at any parameters / {n}{clipped}{change}{after}"
 
     def check(self, problem: Problem) -> None:
-        if not 1 <= self.n_steps <= MOST_STEPS:
-            raise ValueError(f"n_steps={self.n_steps!r} must lie between 1 and {MOST_STEPS}.")
+        if not 0 <= self.n_steps <= MOST_STEPS:
+            raise ValueError(f"n_steps={self.n_steps!r} must lie between 0 and {MOST_STEPS}.")
         clipped = self.clip is None or self.clip >= SMALLEST_CLIP
-        steps = 1 <= self.averaged <= self.n_steps and self.learning_rate > 0.0
-        if not (clipped and steps and 0.0 <= self.momentum < 1.0 and self.constant >= 0.0):
+        moves = self.learning_rate > 0.0 and 0.0 <= self.momentum < 1.0
+        if not (clipped and moves and self.constant >= 0.0):
             raise ValueError(
                 f"learning_rate={self.learning_rate!r}, momentum={self.momentum!r}, clip="
-                f"{self.clip!r}, averaged={self.averaged!r} and constant={self.constant!r} must be "
-                "settings of a descent: positive, and momentum between 0 and 1."
+                f"{self.clip!r} and constant={self.constant!r} must be settings of a descent: "
+                f"positive, momentum between 0 and 1, and clip at least {SMALLEST_CLIP:g}."
             )
         if not SHORTEST <= self.least_reach <= 1.0:
             raise ValueError(
@@ -238,7 +246,9 @@ class DescentBound(Promised):
                 "clip=None: the gradients of a squared hinge have no bound, so no noise hides one "
                 "of them; set clip."
             )
-        if not self.step_mu(problem) > self.least_step_mu(problem):
+        if self.n_steps == 0 and (self.start is None or self.start.pooled):
+            raise ValueError("n_steps=0 needs class sums to start from.")
+        if self.n_steps > 0 and not self.step_mu(problem) > self.least_step_mu(problem):
             raise ValueError(f"budget={self.budget!r} leaves nothing for a step on the grid.")
 
 
@@ -257,9 +267,9 @@ class GradientPerturbation(Mechanism):
     n_steps : int or "auto", default="auto"
         How many steps the descent takes, each in one pass over the rows; more steps are noisier
         ones. "auto" takes 20 after class sums, and 60 from zero or after the mean alone. It takes
-        one, with a fiftieth of the budget, where public numbers say that steps would harm the
-        discriminant that they start from, unless labels are protected, or ``alpha`` or
-        ``learning_rate`` is set.
+        none where public numbers say that steps would harm the discriminant that they start from,
+        unless ``alpha`` or ``learning_rate`` is set; what is released is then that discriminant, as
+        with 0.
     learning_rate : float or None, default=None
         How far a step goes: larger steps fit sooner, and gather more noise. None chooses the size
         from public numbers, so that noise and fit balance. It is the size for rows of norm
@@ -303,7 +313,7 @@ class GradientPerturbation(Mechanism):
 
     def check(self) -> None:
         if not is_auto(self.n_steps):
-            check_whole("n_steps", self.n_steps, 1)
+            check_whole("n_steps", self.n_steps, 0)
             if int(self.n_steps) > MOST_STEPS:
                 raise ValueError(
                     f"n_steps={self.n_steps!r} must be at most {MOST_STEPS}; lower it."
@@ -326,6 +336,11 @@ class GradientPerturbation(Mechanism):
                 "start='mean' serves to move rows by their mean, which fit_intercept=False rules "
                 "out; set fit_intercept=True, or pass start='zero'."
             )
+        if self.start in ("zero", "mean") and self.n_steps == 0:
+            raise ValueError(
+                f"n_steps=0 releases the discriminant of class sums, which start={self.start!r} "
+                "does not ask for; pass start='auto', or take steps."
+            )
         settings = settings_of(
             problem,
             mu,
@@ -342,17 +357,19 @@ class GradientPerturbation(Mechanism):
             share = 1.0 if alone else share_of_sums(problem, rest)
             start = class_sums(problem, rest, share, pooled=pooled)
         clip = CLIP if is_auto(self.clip) else self.clip
-        averaged = max(1, round((1.0 - MOMENTUM) * settings.n_steps))
         bound = DescentBound(
             budget=mu,
             momentum=MOMENTUM,
             clip=None if clip is None else float(clip),
-            averaged=averaged,
             n_steps=settings.n_steps,
             constant=CONSTANT * problem.norm_bound if problem.fit_intercept else 0.0,
             start=start,
-            least_reach=LEAST_REACH if start is not None and problem.fit_intercept else 1.0,
+            least_reach=LEAST_REACH
+            if start is not None and problem.fit_intercept and settings.n_steps > 0
+            else 1.0,
         )
+        if bound.n_steps == 0:
+            return replace(bound, learning_rate=1.0)
         if not bound.step_mu(problem) > bound.least_step_mu(problem):
             raise ValueError(
                 f"epsilon is too small for {settings.n_steps} steps on the sampler's grid; raise "
@@ -368,9 +385,7 @@ class GradientPerturbation(Mechanism):
         if bound.start is not None:
             statistics = bound.start.statistics(problem, (yield bound.start))
             if bound.whitened:
-                several = bound.n_steps > 1
-                least = bound.least_reach
-                whitening = whitening_map(statistics, several_steps=several, least_reach=least)
+                whitening = whitening_map(statistics, bound.least_reach)
             if not bound.start.pooled:
                 theta = _first_iterate(problem, bound, statistics, whitening)
         # Everything that depends on the norm of the rows, for those that the steps see.
@@ -380,6 +395,8 @@ class GradientPerturbation(Mechanism):
         pull = 1.0 + rate * problem.alpha / (1.0 - bound.momentum)
         farthest = _FARTHEST / (problem.norm_bound * reach)
 
+        if bound.n_steps == 0:
+            return _for_original_rows(problem, theta, constant, whitening)
         query = bound.query(problem, theta, whitening)
         precision = query.precision(problem)
 
@@ -387,17 +404,15 @@ class GradientPerturbation(Mechanism):
             norm = max(float(np.linalg.norm(theta)), 1e-300)
             return (theta * min(1.0, farthest / norm)).astype(precision).astype(np.float64)
 
-        theta, velocity, total = rounded(theta), np.zeros(theta.shape), np.zeros(theta.shape)
-        for step in range(bound.n_steps):
+        theta, velocity = rounded(theta), np.zeros(theta.shape)
+        for _ in range(bound.n_steps):
             gradient = yield replace(query, theta=theta)
             if problem.kind.centred:
                 # The gradients of a record's classes add up to zero: noise in the sum is no signal.
                 gradient = gradient - gradient.mean(axis=0)
             velocity = bound.momentum * velocity + gradient
             theta = rounded((theta - rate * velocity) / pull)
-            if step >= bound.n_steps - bound.averaged:
-                total += theta
-        return _for_original_rows(problem, total / bound.averaged, constant, whitening)
+        return _for_original_rows(problem, theta, constant, whitening)
 
 
 def _first_iterate(
@@ -407,7 +422,7 @@ def _first_iterate(
     steps = bound.mu_of_steps(problem)
     share = (steps / bound.budget) ** 2
     reach = 1.0 if whitening is None else whitening.norm / problem.norm_bound
-    coef, intercept = discriminant_of(statistics, problem, share, several_steps=bound.n_steps > 1)
+    coef, intercept = discriminant_of(statistics, problem, share)
     if whitening is not None:
         intercept = intercept + coef @ whitening.centre
         coef = whitening.restored(coef)
@@ -434,8 +449,7 @@ def default_learning_rate(problem: Problem, bound: DescentBound, aim: float) -> 
 
     With sensitivity G / n of a step at its largest, T steps of equal shares and a promise mu, the
     noise that all steps add to one parameter has standard deviation
-    :math:`\eta T G / ((1 - \beta) n \mu)`, with momentum :math:`\beta`, if nothing pulls it back
-    and no iterates are averaged. The step size makes that ``aim`` / B: a longer path fits no better
+    :math:`\eta T G / ((1 - \beta) n \mu)`, with momentum :math:`\beta`, if nothing pulls it back. The step size makes that ``aim`` / B: a longer path fits no better
     for the noise it gathers, a shorter one stops before the model is fitted. Without clipping the
     curvature of the loss limits the step size, to half of what makes heavy-ball steps diverge, on
     every dataset. The limit holds for a single step too, which no other would mend.

@@ -12,9 +12,7 @@ from .settings import TAIL
 Array = NDArray[np.float64]
 
 
-def discriminant_of(
-    statistics: Any, problem: Problem, share: float, *, several_steps: bool
-) -> tuple[Array, Array]:
+def discriminant_of(statistics: Any, problem: Problem, share: float) -> tuple[Array, Array]:
     """Weights and intercepts of a discriminant of noisy sums, in the units of the loss.
 
     ``share`` is that of the steps in the squared mu.
@@ -31,7 +29,7 @@ def discriminant_of(
     intercept = np.where(finite, intercept, intercept[finite].min(initial=0.0))
     if problem.kind.margins:
         coef, intercept = _as_margins(coef, intercept, statistics, problem.class_weights)
-    elif statistics.second_moment is None and several_steps:
+    elif statistics.second_moment is None:
         kept = 1.0 / (1.0 + share * _log_odds(coef, statistics) / TAIL)
         coef, intercept = kept * coef, kept * intercept
     if problem.kind.centred:

@@ -20,10 +20,10 @@ from ..privacy.rounding import MOST_DIRECTIONS as MOST_DIRECTIONS
 from ..privacy.sensitivity import moment_sensitivity
 
 #: Raised when a formula of the rule changes, and no number does.
-EDITION = 3
+EDITION = 4
 
 # -- numbers of a descent --------------------------------------------------------------------------
-#: Signal of the records below which steps only add noise: then there is one, of hardly any effect.
+#: Signal of the records below which steps only add noise: then there is none.
 STEPS_NEED = 14.0
 #: Signal below which class sums that hide any distance are not worth their share, over K^0.4: the
 #: mean takes their place.
@@ -34,7 +34,7 @@ MANY_CLASSES = 10.0
 EXACT_SHARE, NOISY_SHARE = 0.84, 1.8
 #: What noise adds to the squared norm of a class mean halfway between the two, in units of B^2.
 MEANS_NOISE = 0.1
-#: Share of mu squared for what must cost next to nothing: a mean of all rows, or the only step.
+#: Share of mu squared for a mean of all rows, which must cost next to nothing.
 LITTLE = 0.02
 #: Standard deviation that the noise of all steps gives a parameter, in units of 1 / B and over the
 #: root of the loss's curvature.
@@ -43,8 +43,7 @@ AIM = 0.7
 CLIP = 0.2
 #: Steps from class sums, and without them.
 STEPS, LONG_STEPS = 20, 60
-#: Share of the velocity that is kept; the mean of as large a share of the iterates as is not, the
-#: last ones, is released.
+#: Share of the velocity that is kept.
 MOMENTUM = 0.8
 # ... what the steps see
 #: Constant that augments the rows for the intercept, in units of B.
@@ -115,7 +114,7 @@ def settings_of(
       of K sums has length r sqrt(K d) / mu; that of clipped steps falls more slowly with r.)
     * Steps pay if the signal is at least 14 times the cube root of K; where the sums tell the
       second moment, if r times the signal is at least 14 / k. (One-versus-rest heads share the
-      clipping norm, and need 14 k sqrt(K) of either.) Else there is one, at a share of .02.
+      clipping norm, and need 14 k sqrt(K) of either.) Else there is none.
     * Steps have a share of s + (.84 - s) / (1 + v / .1), s = 1.8 / sqrt(K), with v what noise adds
       to the square of a class mean, up to .84.
     * They are 20 (60 without class sums), clipped at .2, and as long as makes their noise in a
@@ -127,6 +126,8 @@ def settings_of(
     longer = aim * math.sqrt(LONG_STEPS / STEPS)
     if start == "zero":
         return DescentSettings("zero", 1.0, longer, n_steps or LONG_STEPS)
+    if n_steps == 0:
+        return DescentSettings("sums", 0.0, aim, 0)
     many = math.sqrt(max(1.0, k / MANY_CLASSES))
     signal = signal_of(problem, mu)
     # Class embeddings need class means, and heads that share the clipping norm start badly at 0.
@@ -141,9 +142,7 @@ def settings_of(
     # Sums that hide labels are so noisy that steps pay, but for those of many heads.
     pays = asked_for or (protected and (loss.n_stacked == 1 or many == 1.0))
     if not pays:
-        whitens = (
-            start != "prototypes" and share_of_sums(problem, mu * math.sqrt(1.0 - LITTLE)) < 1.0
-        )
+        whitens = start != "prototypes" and share_of_sums(problem, mu) < 1.0
         if loss.n_stacked > 1:
             # Heads share the clipping norm: each sees less of a record.
             needed = STEPS_NEED * many * math.sqrt(k)
@@ -152,7 +151,7 @@ def settings_of(
             needed = STEPS_NEED / many if whitens else STEPS_NEED * k ** (1.0 / 3.0)
         pays = (r * signal if whitens else signal) >= needed
     if not pays:
-        return DescentSettings("sums", LITTLE, LITTLE, 1)
+        return DescentSettings("sums", 0.0, aim, 0)
     some = min(EXACT_SHARE, NOISY_SHARE / math.sqrt(k))
     exactness = 1.0 / (1.0 + _noise_of_means(problem, r, mu) / MEANS_NOISE)
     share = some + (EXACT_SHARE - some) * exactness

@@ -112,14 +112,13 @@ class PublicMap:
         return project_onto_ball(self.shortened(moved), self.norm)
 
 
-def whitening_map(statistics: Any, *, several_steps: bool, least_reach: float) -> PublicMap:
+def whitening_map(statistics: Any, least_reach: float) -> PublicMap:
     r"""The map that released sums tell.
 
     Rows are moved by the noisy mean, shrunk by what its noise, of known variance, is expected to
     add to its square. A row of norm B that is moved by c has norm :math:`\sqrt{B^2 - \|c\|^2}` on
-    average; at least ``least_reach`` times B is kept, as the promise at other radii counts with
-    that. A single step leaves the model all but as it starts: rows are moved for it, and that is
-    all.
+    average; at least ``least_reach`` times B is kept, as what is stated at other radii counts with
+    that.
     """
     norm_bound = statistics.norm_bound
     mean = statistics.class_sums.sum(axis=0) / statistics.total
@@ -134,7 +133,7 @@ def whitening_map(statistics: Any, *, several_steps: bool, least_reach: float) -
     centre = mean * min(kept, longest / max(math.sqrt(square), 1e-150))
     share = float(centre @ centre) / norm_bound**2
     reach = norm_bound * math.sqrt(max(1.0 - share, least_reach**2))
-    if several_steps and statistics.second_moment is not None:
+    if statistics.second_moment is not None:
         with blas_threads_for(len(centre)):
             return _whitening(statistics, centre, reach, least_reach)
     return PublicMap(centre, np.empty((len(centre), 0)), np.empty(0), reach, reach)

@@ -237,7 +237,7 @@ class Release:
     def sensitivity(self) -> Blocks:
         """L2 sensitivity; one number for each prototype or part where they differ.
 
-        Of a descent it is empty: the sensitivity of each step follows from its iterate.
+        Of a descent it is empty where the steps follow from released sums.
         """
         return self._scales[0]
 
@@ -341,8 +341,8 @@ class Release:
         """Guarantee at any radius, and for any number of records, at this release's delta.
 
         For prototypes and the discriminant it is exact (for one record), for noise on a minimiser
-        an upper bound, for noise on gradients too. If the radius was
-        chosen privately, figures at a fixed other radius describe this run only.
+        or on gradients an upper bound. If the radius was chosen privately, figures at a fixed other
+        radius describe this run only.
 
         The ``radius`` is in the units of ``metric``, the declared one by default. ``labels`` is as
         in the release by default; "public" compares a release that protects labels with one that
@@ -665,6 +665,6 @@ def _range(values: Blocks, parts: str) -> str:
     if isinstance(values, float):
         return f"{values:.4g}"
     if not values:
-        return f"one for each of its {parts}, which follows from the iterate"
+        return f"one for each of its {parts}, which depends on released values"
     ends = dict.fromkeys(f"{end:.4g}" for end in (min(values), max(values)))
     return f"{' to '.join(ends)} over {len(values)} {parts}"

@@ -286,7 +286,8 @@ class Published:
             wanted |= {"coef_": (scores, d), "intercept_": (scores,)}
             shrinks = shrinks and start is not None and not start.pooled
             if bound.has_transcript:
-                allowed[f"{_TRANSCRIPT}gradients"] = (bound.n_steps, *bound.shape(problem))
+                steps = (bound.n_steps, *bound.shape(problem)) if bound.n_steps else (0,)
+                allowed[f"{_TRANSCRIPT}gradients"] = steps
             if start is not None:
                 allowed[f"{_TRANSCRIPT}start"] = start.shape(problem)
         if shrinks:
