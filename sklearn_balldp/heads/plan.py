@@ -102,7 +102,7 @@ def plan_of(release: Release, class_counts: tuple[int, ...] | None) -> Plan:
         longest = math.sqrt(problem.kind.n_stacked) * bound.norm(problem)
         noise = bound.sigma * math.sqrt(math.prod(bound.shape(problem)))
         parts = {"minimiser": (longest, noise)}
-    elif isinstance(bound, DescentBound) and bound.n_steps == 0:
+    elif isinstance(bound, DescentBound) and bound.n_steps == 0 and bound.start is not None:
         parts = _of_sums(problem, bound.start)
     elif isinstance(bound, DescentBound):
         # All steps together, at the start: T mean gradients, weighted by what they tell.

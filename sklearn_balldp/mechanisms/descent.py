@@ -447,12 +447,12 @@ def _for_original_rows(
 def default_learning_rate(problem: Problem, bound: DescentBound, aim: float) -> float:
     r"""Step size from public numbers.
 
-    With sensitivity G / n of a step at its largest, T steps of equal shares and a promise mu, the
-    noise that all steps add to one parameter has standard deviation
-    :math:`\eta T G / ((1 - \beta) n \mu)`, with momentum :math:`\beta`, if nothing pulls it back. The step size makes that ``aim`` / B: a longer path fits no better
-    for the noise it gathers, a shorter one stops before the model is fitted. Without clipping the
-    curvature of the loss limits the step size, to half of what makes heavy-ball steps diverge, on
-    every dataset. The limit holds for a single step too, which no other would mend.
+    With sensitivity G / n of a step, T steps and mu for all of them, the noise that the steps add
+    to one parameter has standard deviation :math:`\eta T G / ((1 - \beta) n \mu)`, with momentum
+    :math:`\beta`, if nothing pulls it back. The step size makes that ``aim`` / B: a longer path
+    fits no better for the noise it gathers, a shorter one stops before the model is fitted. Without
+    clipping the curvature of the loss limits the step size, to half of what makes heavy-ball steps
+    diverge, on every dataset. The limit holds for a single step too, which no other would mend.
     """
     norm_bound, radius, rates = problem.norm_bound, problem.euclidean_radius, []
     if bound.clip is None or bound.n_steps == 1:
