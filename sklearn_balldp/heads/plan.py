@@ -168,5 +168,4 @@ def _longest_gradient(problem: Problem, bound: DescentBound) -> float:
 
 def _precision_of_steps(problem: Problem, bound: DescentBound) -> float:
     """One over the noise scale of the best mean of all steps' gradients, at the start."""
-    query = bound.query(problem, np.zeros(bound.shape(problem)), None)
-    return math.sqrt(bound.n_steps) / query.sigma
+    return math.sqrt(bound.n_steps) / bound.longest_query(problem, None).sigma

@@ -167,15 +167,14 @@ class DescentBound(Promised):
         )
         return gap_at_any_parameters(problem.kind, rows, clip=self.clip, labels=labels)
 
-    def query(self, problem: Problem, theta: Array, whitening: PublicMap | None) -> MeanGradient:
-        """The gradient at an iterate, of rows behind a map; its noise scale is that of any."""
+    def longest_query(self, problem: Problem, whitening: PublicMap | None) -> MeanGradient:
+        """The gradient at the longest iterate, of rows behind a map: all have its noise scale."""
         reach = self.reach(problem, whitening)
-        longest = np.zeros(self.shape(problem))
-        longest[0, 0] = _FARTHEST / (problem.norm_bound * reach)
-        query = MeanGradient(
-            longest, clip=self.clip, constant=self.constant * reach, whitening=whitening
-        )
-        return replace(query.calibrated(problem, self.step_mu(problem)), theta=theta)
+        theta = np.zeros(self.shape(problem))
+        theta[0, 0] = _FARTHEST / (problem.norm_bound * reach)
+        constant = self.constant * reach
+        query = MeanGradient(theta, clip=self.clip, constant=constant, whitening=whitening)
+        return query.calibrated(problem, self.step_mu(problem))
 
     def growth(self, problem: Problem, radius: float, labels: str) -> float:
         r"""Largest ratio of what a step costs at a radius, and at the problem's.
@@ -202,8 +201,7 @@ class DescentBound(Promised):
 
     def stated(self, problem: Problem) -> tuple[Blocks, Blocks]:
         if self.start is None:
-            query = self.query(problem, np.zeros(self.shape(problem)), None)
-            return query.stated(problem)
+            return self.longest_query(problem, None).stated(problem)
         return self.start.stated(problem) if self.n_steps == 0 else ((), ())
 
     def theorem(self, problem: Problem) -> str:
@@ -393,12 +391,11 @@ class GradientPerturbation(Mechanism):
         constant, rate = bound.constant * reach, bound.learning_rate / reach**2
         # An implicit step for the regulariser takes no parameter beyond zero.
         pull = 1.0 + rate * problem.alpha / (1.0 - bound.momentum)
-        farthest = _FARTHEST / (problem.norm_bound * reach)
 
         if bound.n_steps == 0:
             return _for_original_rows(problem, theta, constant, whitening)
-        query = bound.query(problem, theta, whitening)
-        precision = query.precision(problem)
+        query = bound.longest_query(problem, whitening)
+        precision, farthest = query.precision(problem), float(query.theta[0, 0])
 
         def rounded(theta: Array) -> Array:
             norm = max(float(np.linalg.norm(theta)), 1e-300)
