@@ -37,6 +37,10 @@ class PublicMap:
     def __post_init__(self) -> None:
         make_plain(self)
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        make_plain(self)
+
     @property
     def shortens(self) -> bool:
         """Whether rows are shortened along some directions."""

@@ -56,6 +56,10 @@ class Bound(ABC):
     def __post_init__(self) -> None:
         make_plain(self)
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        make_plain(self)  # arrays come out of a pickle writeable
+
     @abstractmethod
     def mu_at(self, problem: Problem, radius: float, labels: str) -> float:
         """Mu for one substitution, which :meth:`mu` calls; infinite where nothing is promised."""
