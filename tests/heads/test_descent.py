@@ -17,8 +17,7 @@ from sklearn_balldp import (
     GradientPerturbation,
     OutputPerturbation,
 )
-from sklearn_balldp.mechanisms import DescentBound, drive
-from sklearn_balldp.mechanisms.descent import gains, shares_of
+from sklearn_balldp.mechanisms import DescentBound
 from sklearn_balldp.mechanisms.settings import CONSTANT
 from sklearn_balldp.privacy.gaussian import mu_from_budget
 from sklearn_balldp.privacy.problem import Problem
@@ -59,53 +58,29 @@ def test_minimiser_without_noise(noise_free, n_classes):
     ],
 )
 def test_model_is_a_function_of_the_transcript(Head, n_classes, alpha, dtype):
-    """By hand: heavy ball on released gradients, the regulariser, mean of the last iterates."""
+    """By hand: heavy ball on released gradients, the regulariser, the last iterate."""
     head = gradient_head(Head, alpha=alpha, clip=0.2).fit(*rows(600, n_classes, dtype=dtype))
     centred = Head is BallDPLogisticRegression and n_classes > 2
     problem, bound, mu = head.release_.problem, head.release_.bound, mu_from_budget(2.0, 1e-6)
-    at, velocity, kept, close = 0.0, 0.0, [], 1e-9 if dtype == np.float64 else 1e-4
+    at, velocity, close = 0.0, 0.0, 1e-9 if dtype == np.float64 else 1e-4
     np.testing.assert_array_equal(head.transcript_.gradients, [g for _, g in asked(head)])
     pull = bound.learning_rate / (1.0 - bound.momentum) * head.release_.alpha
-    for (query, gradient), share in zip(asked(head), bound.shares, strict=True):
+    for query, gradient in asked(head):
         # Iterates have the precision of the rows, and no sum over the classes.
         np.testing.assert_array_equal(query.theta, query.theta.astype(dtype))
         np.testing.assert_allclose(query.theta, at, rtol=close, atol=close)
-        assert (query.mu(problem) / mu) ** 2 == pytest.approx(share, rel=1e-6)
+        assert (query.mu(problem) / mu) ** 2 == pytest.approx(1.0 / bound.n_steps, rel=1e-4)
         velocity = bound.momentum * velocity + gradient - gradient.mean(axis=0) * centred
         at = (at - bound.learning_rate * velocity) / (1.0 + pull)
-        kept.append(at)
-    theta = np.mean(kept[-bound.averaged :], axis=0)
-    theta -= theta.mean(axis=0) * centred
+    theta = at - at.mean(axis=0) * centred
     np.testing.assert_allclose(head.coef_, theta[:, :-1], rtol=close, atol=close)
     np.testing.assert_allclose(head.intercept_, theta[:, -1] * CONSTANT, rtol=close, atol=close)
-
-
-def test_gains_are_what_a_step_adds_to_the_model():
-    """One more in the gradient of one step, by finite differences of whole descents."""
-    head = gradient_head(BallDPSquaredHingeSVC, fit_intercept=False).fit(*rows())
-    bound, problem = head.release_.bound, head.release_.problem
-    gradients = np.random.default_rng(0).standard_normal((bound.n_steps, *bound.shape(problem)))
-
-    def released(gradients):
-        answers = iter(gradients)
-        return drive(head.released_.conversation(), lambda query: next(answers))
-
-    expected = gains(bound.n_steps, bound.momentum, bound.averaged)
-    for step, gain in enumerate(expected):
-        more = gradients.copy()
-        more[step] += 1.0
-        moved = (released(gradients) - released(more)) / bound.learning_rate
-        np.testing.assert_allclose(moved, gain, rtol=1e-6)
-    shares = np.array(shares_of(bound.n_steps, bound.momentum, bound.averaged))
-    assert shares == pytest.approx(np.sqrt(expected) / np.sqrt(expected).sum())
-    assert bound.shares == tuple(shares.tolist())
 
 
 def test_other_metrics():
     for metric, factor in (("manhattan", 1.0), ("chebyshev", math.sqrt(6))):
         head = gradient_head(metric=metric, radius=0.2).fit(*rows())
-        ((radius, _, _),) = head.release_.bound.promises(head.release_.problem)
-        assert radius == pytest.approx(0.2 * factor)
+        assert head.release_.problem.euclidean_radius == pytest.approx(0.2 * factor)
         assert head.release_.guarantee(0.2).epsilon == pytest.approx(2.0, rel=1e-6)
 
 
@@ -185,9 +160,8 @@ def test_mechanisms_are_estimators():
 @pytest.mark.parametrize(
     ("changes", "match"),
     [
-        ({"shares": (1.5, -0.5)}, "shares must be positive"),
+        ({"n_steps": -1}, "n_steps=-1 must lie between"),
         ({"clip": -0.1}, "clip"),
-        ({"averaged": 0}, "averaged"),
         ({"learning_rate": math.nan}, "learning_rate"),
         ({"constant": -1.0}, "constant"),
         ({"least_reach": 0.2}, "least_reach"),
@@ -197,7 +171,7 @@ def test_mechanisms_are_estimators():
 def test_bounds_that_are_no_descent(changes, match):
     public = {"n_samples": 60, "n_features": 5, "n_classes": 3, "class_counts": (20, 20, 20)}
     problem = Problem(**public, radius=0.5, loss="softmax")
-    given = {"budget": 1.0, "learning_rate": 1.0, "clip": 0.2, "shares": (0.5, 0.5)}
+    given = {"budget": 1.0, "learning_rate": 1.0, "clip": 0.2, "n_steps": 2}
     DescentBound(**given).check(problem)
     with pytest.raises(ValueError, match=match):
         DescentBound(**{**given, **changes}).check(problem)

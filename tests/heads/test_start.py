@@ -13,7 +13,6 @@ from sklearn_balldp import (
     BallDPLinearDiscriminant,
     BallDPLogisticRegression,
     BallDPSquaredHingeSVC,
-    GradientPerturbation,
     verify,
 )
 from sklearn_balldp.mechanisms import MeanGradient, descent
@@ -106,20 +105,12 @@ def test_short_rows_in_the_ball_are_short_for_the_gaps_too():
         assert tau < 0.95 * query.whitening.reach
 
 
-class Alone(GradientPerturbation):
-    """It promises nothing beyond its radius, which alone decides the noise."""
-
-    def bound(self, problem, mu):
-        return dataclasses.replace(super().bound(problem, mu), further=())
-
-
 @pytest.mark.parametrize(
     ("Head", "labels"), [(LOSSES[0], HIDDEN), (LOSSES[0], {}), (LOSSES[1], {})], ids=str
 )
 def test_centred_steps_have_the_noise_and_the_scores_of_the_smaller_ball(Head, labels):
     """By hand: noise is the sensitivity over the step's share, and scores are of moved rows."""
-    mechanism = Alone(**steps().get_params())
-    head = fitted(50.0, Head, 2.0, mechanism, radius=0.2, **labels)
+    head = fitted(50.0, Head, 2.0, steps(), radius=0.2, **labels)
     X, _ = data(mean=2.0)
     bound, problem = head.release_.bound, head.release_.problem
     taken = asked(head)[1:]
@@ -130,21 +121,19 @@ def test_centred_steps_have_the_noise_and_the_scores_of_the_smaller_ball(Head, l
     assert seen.shortens or labels
     assert tau < seen.reach if seen.shortens else tau == seen.reach
     assert seen.reach < 0.7
-    least = bound.limits(problem, 0.2, problem.labels, bound.least_reach).smallest
-    for (query, _), share in zip(taken, bound.step_mu(problem), strict=True):
+    share, gap = bound.step_mu(problem), bound.gap(problem, 0.2, problem.labels, tau)
+    for query, _ in taken:
         assert query.whitening is seen
         unit = dataclasses.replace(query, sigma=1.0)
         moved = unit.ratio(problem, 0.2, problem.labels)
         assert query.sigma == pytest.approx(moved / share, rel=1e-4)
-        assert query.sigma >= least / N / share
-    thetas, velocity = [], np.zeros(taken[0][0].theta.shape)
+        assert query.sigma == pytest.approx(gap / N / share, rel=1e-3)
+    velocity = np.zeros(taken[0][0].theta.shape)
     theta, rate = taken[0][0].theta, bound.learning_rate / tau**2
     for _, gradient in taken:
         centred = gradient - (Head is LOSSES[0]) * gradient.mean(axis=0)
         velocity = bound.momentum * velocity + centred
         theta = theta - rate * velocity
-        thetas.append(theta)
-    theta = np.mean(thetas[-bound.averaged :], axis=0)
     scores = (X - seen.centre) @ matrix_of(seen) @ theta[:, :-1].T
     scores += theta[:, -1] * CONSTANT * tau
     both = (
@@ -159,10 +148,9 @@ def test_mu_elsewhere_holds_wherever_the_rows_were_moved_to():
     rng = np.random.default_rng(0)
     head = fitted(mean=2.0, radius=0.5)
     problem = head.release_.problem
-    # What follows from the promise at the radius alone.
-    bound = dataclasses.replace(head.release_.bound, further=())
+    bound = head.release_.bound
     assert bound.whitened
-    left = bound.mu_of_steps(problem, 0.5, bound.budget)
+    left = bound.mu_of_steps(problem)
     for t in (0.6, 0.9, 1.4, 2.0):
         stated = math.sqrt(bound.mu(problem, t) ** 2 - bound.start.mu(problem, t) ** 2)
         for _ in range(60):

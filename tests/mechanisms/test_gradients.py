@@ -156,58 +156,111 @@ def test_rounding_covers_the_error_of_a_block(case, dtype):
 @pytest.mark.parametrize("clip", [None, 0.2])
 @pytest.mark.parametrize("scale", [0.0, 1e4])
 def test_rounding_by_hand(scale, clip):
-    """Every term of the documented bound: scores, residuals, the block, and sums in float64."""
+    """Every term of the documented bound in single precision, in which scores do not count."""
     n, d, constant = 5000, 30, 3.0
     X, y = data(n, 4, d, dtype=np.float32)
     mean = Mean("softmax", X, y, 4, clip, constant=constant)
     theta = representable(mean, scale * np.random.default_rng(0).standard_normal(mean.shape))
     u, augmented, largest = 2.0**-23, np.hypot(1.0, constant), np.sqrt(2.0)
-    reach = np.linalg.norm(theta[:, :-1]) + constant * np.linalg.norm(theta[:, -1])
     evaluation = 24 * u
-    rate = 0.5 if clip is None else np.sqrt(2) * clip
-    residual = rate * (d + 16) * u / 2 * reach + evaluation * largest
     gradient = min(largest, clip or np.inf) * augmented
     block = 128**2 * u / 2 * gradient
     sums = 2 * n / 128 * 2.0**-53 * gradient
-    expected = (residual * augmented + evaluation * gradient + block) / n + sums
+    # The clipped gradient, and the residual before it was clipped, whose angle may be wrong.
+    expected = (evaluation * (gradient + largest * augmented) + block) / n + sums
     assert expected <= mean.rounding(theta) <= 1.02 * expected
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_rounding_of_whitened_rows_by_hand(dtype):
     """Norms that are differences, and products with the directions, in double precision."""
-    n, d, v = 5000, 400, 2.0**-53
-    theta = 5.0 * np.random.default_rng(0).standard_normal((4, d)) / np.sqrt(d)
+    n, d, v, norm = 5000, 400, 2.0**-53, 10.0
     common = {"n_samples": n, "n_features": d, "norm_bound": 1.0, "constant": 0.0, "clip": 0.2}
-    common |= {"dtype": dtype, "weights": uniform_weights(n, None)}
+    common |= {"dtype": dtype, "weights": uniform_weights(n, None), "norm": norm}
     plain, mapped = (
-        rounding.mean_rounding(make_loss("softmax", 4), theta, **common, whitened=whitened)
+        rounding.mean_rounding(make_loss("softmax", 4), **common, whitened=whitened)
         for whitened in (False, True)
     )
     k = min(d, 64)
     turned = 6 * (d + k + 4) * v
     # A third is the least factor along a direction.
     row = 4.5 * ((1 + 2 * np.sqrt(k)) * d + 2 * k + 16) * v + turned
-    record = np.sqrt(2) * 0.2 * row * np.linalg.norm(theta) + 0.2 * row
-    expected = record / (n if dtype == np.float32 else 1) + 0.2 * turned
+    record = 0.2 * row
+    if dtype == np.float64:
+        # Scores count: every record may err.
+        record = n * (record + 0.5 * row * norm)
+    expected = record / n + 0.2 * turned
     assert mapped - plain == pytest.approx(expected, rel=1e-3, abs=0.0)
 
 
 def test_rounding_of_several_heads_by_hand():
-    """Residuals of one-versus-rest are as many as classes; errors of long rows multiply."""
-    n, d, n_classes, v = 5000, 10**6, 5, 2.0**-24
-    theta = np.zeros((n_classes, d))
-    theta[:, 0] = 10.0
-    common = {"n_samples": n, "n_features": d, "norm_bound": 1.0, "constant": 0.0, "clip": None}
-    common |= {"dtype": np.float32, "weights": uniform_weights(n, None)}
-    stated = rounding.mean_rounding(make_loss("squared_hinge", n_classes), theta, **common)
-    reach = 10.0 * np.sqrt(n_classes)
-    largest = 2.0 * (1.0 + reach) * np.sqrt(n_classes)
-    scores = np.expm1((d + 16) * v) * reach
-    evaluation = 2 * 25 * 2 * v * largest
-    expected = (2.0 * scores + evaluation + 128**2 * v * largest) / n
+    """In double precision residuals of one-versus-rest are as many as classes, and grow with the
+    parameters; errors of long rows multiply."""
+    n, d, n_classes, v, norm = 50, 10**6, 5, 2.0**-53, 1e4
+    common = {"n_samples": n, "n_features": d, "norm_bound": 1.0, "constant": 0.0, "clip": 0.2}
+    common |= {"dtype": np.float64, "weights": uniform_weights(n, None), "norm": norm}
+    stated = rounding.mean_rounding(make_loss("squared_hinge", n_classes), **common)
+    largest = 2.0 * (1.0 + norm) * np.sqrt(n_classes)
+    moved = ((d + 16) * v + 3.5 * (d + 12) * v) * norm
+    expected = 2.0 * moved + 25 * 2 * v * largest
     assert expected <= stated * 1.0001
     assert stated <= 1.1 * expected
+
+
+ORDERS = 40
+
+
+@pytest.mark.parametrize("size", [1e6, 1e15])
+def test_in_double_precision_any_order_of_addition_is_covered(size):
+    """Equal rows at the edge of the clip, weights across them: all records may differ at once.
+
+    A bound without the parameters would be exceeded here: by the scores' rounding every residual
+    moves, on every machine in another way.
+    """
+    n, d, rng, sums = 512, 64, np.random.default_rng(0), []
+    row = rng.standard_normal(d)
+    row /= np.linalg.norm(row)
+    across = rng.standard_normal(d)
+    across -= (across @ row) * row
+    edge = np.log(0.2 / 0.8)
+    weights = edge * row + size * across / np.linalg.norm(across)
+    for _ in range(ORDERS):
+        order = rng.permutation(d)
+        score = 0.0
+        for a, b in zip(row[order], weights[order], strict=True):
+            score += a * b
+        sums.append(min(expit(score), 0.2))
+    apart = max(sums) - min(sums)
+    weighted = {"n_samples": n, "n_features": d, "weights": uniform_weights(n, None)}
+    common = {"norm_bound": 1.0, "constant": 0.0, "clip": 0.2, "dtype": np.float64}
+    stated = rounding.mean_rounding(make_loss("logistic", 2), norm=size, **weighted, **common)
+    assert apart <= 2.0 * stated
+    without = rounding.mean_rounding(make_loss("logistic", 2), norm=0.0, **weighted, **common)
+    assert apart > 2.0 * without
+
+
+def test_in_single_precision_the_gap_holds_for_wrong_scores():
+    """Pairs whose scores are rounding alone stay within a bound that has no parameters in it."""
+    rng, d, n, reached = np.random.default_rng(0), 64, 128, 0.0
+    for loss, n_classes in CASES:
+        for size in (1e3, 1e8, 9e14):
+            X, y = data(n, n_classes, d, dtype=np.float32)
+            X = projected(X, 0.999).astype(np.float32)
+            mean = Mean(loss, X, y, n_classes, 0.2)
+            theta = rng.standard_normal(mean.shape)
+            theta[:, :-1] -= (theta[:, :-1] @ X[7])[:, None] * X[7] / (X[7] @ X[7])
+            theta[:, -1] = 0.0
+            theta = representable(mean, size / 3.0 * theta / np.linalg.norm(theta))
+            for _ in range(5):
+                other = X.copy()
+                step = rng.standard_normal(d)
+                other[7] += (1e-7 * step / np.linalg.norm(step)).astype(np.float32)
+                moved = Mean(loss, other, y, n_classes, 0.2)(theta[None]) - mean(theta[None])
+                radius = np.linalg.norm((other[7] - X[7]).astype(float))
+                stated = mean.query(theta).ratio(mean.problem, radius, "public")
+                assert np.linalg.norm(moved) <= stated
+                reached = max(reached, np.linalg.norm(moved) / stated)
+    assert reached > 0.5
 
 
 @pytest.mark.parametrize("domain", ["ball", "sphere"])

@@ -215,13 +215,12 @@ CONTRADICTIONS = [
     ("descent", {"bound.budget": 0.0}, "leaves nothing"),
     ("descent", {"bound.clip": -0.2}, "settings of a descent"),
     ("descent", {"bound.momentum": 1.0}, "settings of a descent"),
-    ("descent", {"bound.averaged": 6}, "settings of a descent"),
     ("descent", {"bound.learning_rate": ...}, "missing required field `learning_rate`"),
-    ("descent", {"bound.shares": []}, "0 steps"),
-    ("descent", {"bound.shares": [0.3] * 5}, "sum to 1"),
-    ("descent", {"bound.shares": [1e-30, 0.25, 0.25, 0.25, 0.2]}, "leaves nothing"),
-    ("descent", {"bound.shares": [1e-6] * 5001}, "5001 steps"),
-    ("descent", {"bound.shares": [1e-6] * 20_001}, "length <= 20000"),
+    ("descent", {"bound.n_steps": 0}, "needs class sums"),
+    ("descent", {"bound.n_steps": -1}, "between 0 and 5000"),
+    ("descent", {"bound.n_steps": 5001}, "between 0 and 5000"),
+    ("descent", {"bound.n_steps": 2.0}, "n_steps"),
+    ("descent", {"bound.clip": 1e-101}, "settings of a descent"),
 ]
 
 
@@ -305,7 +304,7 @@ def test_many_classes_are_read_in_no_time(forged, name):
         bound = Sums(sigma=(9.0,) * 20_000)
     else:
         start = Sums(sigma=1e6, constant=1.0) if name == "started" else None
-        bound = DescentBound(budget=0.5, learning_rate=1.0, shares=(0.01,) * 100, start=start)
+        bound = DescentBound(budget=0.5, learning_rate=1.0, n_steps=100, start=start)
     heads = {"squared_hinge": "BallDPSquaredHingeSVC", "": "BallDPLinearDiscriminant"}
     release = Release(
         head=heads.get(problem.loss, "BallDPLogisticRegression"),

@@ -135,10 +135,10 @@ def test_prototypes_are_multiples_of_class_sums(release_of):
     assert Release.from_dict(absent.to_dict()) == absent
 
 
-def test_what_follows_from_iterates_is_not_stated(release_of):
-    release = release_of("descent")
+def test_what_follows_from_released_sums_is_not_stated(release_of):
+    release = release_of("started descent")
     assert release.sensitivity == release.sigma == ()
-    assert "follows from the iterate" in str(release)
+    assert "depends on released values" in str(release)
     assert release_of("minimiser").tol > 0.0 == release.tol
 
 

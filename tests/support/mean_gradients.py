@@ -56,7 +56,7 @@ class Mean:
         seen = self._given["whitening"]
         return rounding.mean_rounding(
             self.problem.kind,
-            theta,
+            norm=float(np.linalg.norm(theta)),
             n_samples=self.problem.n_samples,
             n_features=self.problem.n_features,
             norm_bound=self.problem.norm_bound if seen is None else seen.reach,
