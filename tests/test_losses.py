@@ -1,7 +1,5 @@
 """What losses state of themselves, against the loss: constants that proofs rest on."""
 
-import math
-
 import mpmath
 import numpy as np
 import pytest
@@ -127,20 +125,6 @@ def test_angle_between_residuals_of_one_label(name, n_classes):
     assert versine.max() <= loss.versine + 1e-7
     if n_classes > 3:
         assert versine.max() >= 0.9 * loss.versine
-
-
-@pytest.mark.parametrize(("name", "n_classes"), CASES)
-def test_smallest_residuals(name, n_classes):
-    """At any scores some label's residual is that long, and some two labels' that far apart."""
-    loss = make_loss(name, n_classes)
-    scores, _ = drawn(loss, 2000)
-    scores[0] = 0.0
-    found = np.array([residuals(loss, scores, np.full(len(scores), c)) for c in range(n_classes)])
-    sizes = np.linalg.norm(found, axis=2)
-    assert sizes.max(axis=0).min() >= loss.smallest_residual * (1 - 1e-12)
-    assert sizes[:, 0].max() == pytest.approx(loss.smallest_residual * math.sqrt(loss.n_stacked))
-    apart = np.linalg.norm(found[:, None] - found, axis=3).max(axis=(0, 1))
-    assert apart.min() >= loss.smallest_change / math.sqrt(2 if n_classes > 2 else 1) * 0.5
 
 
 def test_mean_residual_of_a_minimiser():

@@ -29,7 +29,7 @@ from ..privacy.problem import Problem
 from ..privacy.rounding import SHORTEST
 from .base import Mechanism
 from .initialisation import discriminant_of
-from .kernel import Array, Conversation
+from .kernel import Array, Conversation, spendable
 from .queries import MeanGradient, Sums
 from .settings import (
     CLIP,
@@ -167,14 +167,21 @@ class DescentBound(Promised):
         )
         return gap_at_any_parameters(problem.kind, rows, clip=self.clip, labels=labels)
 
-    def longest_query(self, problem: Problem, whitening: PublicMap | None) -> MeanGradient:
-        """The gradient at the longest iterate, of rows behind a map: all have its noise scale."""
-        reach = self.reach(problem, whitening)
-        theta = np.zeros(self.shape(problem))
-        theta[0, 0] = _FARTHEST / (problem.norm_bound * reach)
-        constant = self.constant * reach
-        query = MeanGradient(theta, clip=self.clip, constant=constant, whitening=whitening)
-        return query.calibrated(problem, self.step_mu(problem))
+    def longest(self, problem: Problem, whitening: PublicMap | None) -> float:
+        """Norm that no iterate exceeds."""
+        return _FARTHEST / (problem.norm_bound * self.reach(problem, whitening))
+
+    def move(self, problem: Problem, whitening: PublicMap | None) -> float:
+        """Sensitivity of a step at any iterate, for rows behind a map."""
+        constant = self.constant * self.reach(problem, whitening)
+        query = MeanGradient(np.empty((0, 0)), 1.0, self.clip, constant, whitening)
+        norm = self.longest(problem, whitening)
+        return query.move(problem, problem.euclidean_radius, problem.labels, norm)
+
+    def sigma(self, problem: Problem, whitening: PublicMap | None) -> float:
+        """Noise scale of every step, for rows behind a map."""
+        slack = grid_slack(math.prod(self.shape(problem)))
+        return self.move(problem, whitening) / spendable(self.step_mu(problem), slack)
 
     def growth(self, problem: Problem, radius: float, labels: str) -> float:
         r"""Largest ratio of what a step costs at a radius, and at the problem's.
@@ -187,6 +194,8 @@ class DescentBound(Promised):
             return 1.0
         reach = min(max(radius / problem.diameter, self.least_reach), 1.0)
         near = self.gap(problem, problem.euclidean_radius, problem.labels, reach)
+        if near == math.inf:
+            return math.inf
         # The factor covers maps that are shorter by their rounding, and that of the gaps.
         return max(self.gap(problem, radius, labels, reach) / near * (1.0 + 4e-9), 1.0)
 
@@ -201,7 +210,7 @@ class DescentBound(Promised):
 
     def stated(self, problem: Problem) -> tuple[Blocks, Blocks]:
         if self.start is None:
-            return self.longest_query(problem, None).stated(problem)
+            return self.move(problem, None), self.sigma(problem, None)
         return self.start.stated(problem) if self.n_steps == 0 else ((), ())
 
     def theorem(self, problem: Problem) -> str:
@@ -376,7 +385,9 @@ class GradientPerturbation(Mechanism):
         rate = self.learning_rate
         if rate is None:
             rate = default_learning_rate(problem, bound, settings.aim)
-        return replace(bound, learning_rate=float(rate))
+        bound = replace(bound, learning_rate=float(rate))
+        bound.check(problem)
+        return bound
 
     def conversation(self, problem: Problem, bound: DescentBound) -> Conversation:
         whitening, theta = None, np.zeros(bound.shape(problem))
@@ -394,8 +405,9 @@ class GradientPerturbation(Mechanism):
 
         if bound.n_steps == 0:
             return _for_original_rows(problem, theta, constant, whitening)
-        query = bound.longest_query(problem, whitening)
-        precision, farthest = query.precision(problem), float(query.theta[0, 0])
+        sigma, farthest = bound.sigma(problem, whitening), bound.longest(problem, whitening)
+        query = MeanGradient(theta, sigma, bound.clip, constant, whitening)
+        precision = query.precision(problem)
 
         def rounded(theta: Array) -> Array:
             norm = max(float(np.linalg.norm(theta)), 1e-300)

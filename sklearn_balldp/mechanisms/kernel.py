@@ -177,19 +177,31 @@ class Query(Bound):
         ValueError
             If mu is smaller than what rounding to the sampler's grid takes.
         """
-        # The last factor covers the rounding of a division by this, and of the ratio in mu_at.
-        available = (mu - 2.0 * self.slack(problem)) * (1.0 - 2.0**-50)
-        if not available > 0.0:
-            raise ValueError(
-                f"epsilon is too small: its mu={mu!r} is less than rounding to the sampler's grid "
-                "takes; raise epsilon."
-            )
         radius = problem.euclidean_radius if radius is None else radius
-        return self.scaled(self.ratio(problem, radius, problem.labels) / available)
+        ratio = self.ratio(problem, radius, problem.labels)
+        return self.scaled(ratio / spendable(mu, self.slack(problem)))
 
     def stated(self, problem: Problem) -> tuple[Blocks, Blocks]:
         sigma = float(np.max(self.sigma))
         return self.ratio(problem, problem.euclidean_radius, problem.labels) * sigma, sigma
+
+
+def spendable(mu: float, slack: float) -> float:
+    """The ratio that a query with this ``slack`` may have, to be mu-GDP.
+
+    Raises
+    ------
+    ValueError
+        If mu is smaller than what rounding to the sampler's grid takes.
+    """
+    # The last factor covers the rounding of a division by this, and of the ratio in mu_at.
+    ratio = (mu - 2.0 * slack) * (1.0 - 2.0**-50)
+    if not ratio > 0.0:
+        raise ValueError(
+            f"epsilon is too small: its mu={mu!r} is less than rounding to the sampler's grid "
+            "takes; raise epsilon."
+        )
+    return ratio
 
 
 class PrivacyFilter:

@@ -405,11 +405,16 @@ class MeanGradient(Query):
     def ratio(self, problem: Problem, radius: float, labels: str) -> float:
         if not (0.0 < self.sigma < math.inf and self._is_proved(problem)):
             return math.inf
+        norm = float(np.linalg.norm(self.theta)) * _UP
+        return self.move(problem, radius, labels, norm) / self.sigma
+
+    def move(self, problem: Problem, radius: float, labels: str, norm: float) -> float:
+        """Furthest that one unit moves the mean gradient at parameters of a ``norm``, or less."""
         rows, mapped = self._rows(problem, radius), self.whitening
         gap = gap_at_any_parameters(problem.kind, rows, clip=self.clip, labels=labels)
         rounding = mean_rounding(
             problem.kind,
-            norm=float(np.linalg.norm(self.theta)) * _UP,
+            norm=norm,
             n_samples=problem.n_samples,
             n_features=problem.n_features,
             norm_bound=problem.norm_bound if mapped is None else mapped.reach,
@@ -419,7 +424,7 @@ class MeanGradient(Query):
             weights=problem.loss_weights,
             whitened=mapped is not None and mapped.shortens,
         )
-        return (gap / problem.effective_size + 2.0 * rounding) / self.sigma
+        return gap / problem.effective_size + 2.0 * rounding
 
     def _rows(self, problem: Problem, radius: float) -> RowGeometry:
         """Rows as the gradient sees them, with the allowance for their rounding."""
@@ -442,8 +447,10 @@ class MeanGradient(Query):
         if not mapped or self.theta.shape != shape:
             return False
         largest = float(np.abs(self.theta).max())  # NaN is within no limit
-        score = float(np.linalg.norm(self.theta)) * self._rows(problem, 0.0).augmented
-        return score <= _MOST_SCORE and largest < float(np.finfo(self.precision(problem)).max)
+        if not largest < float(np.finfo(self.precision(problem)).max):
+            return False
+        longest = _MOST_SCORE / self._rows(problem, 0.0).augmented
+        return largest <= longest and float(np.linalg.norm(self.theta)) <= longest
 
     def shape(self, problem: Problem) -> tuple[int, ...]:
         return self.theta.shape

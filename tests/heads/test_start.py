@@ -13,6 +13,7 @@ from sklearn_balldp import (
     BallDPLinearDiscriminant,
     BallDPLogisticRegression,
     BallDPSquaredHingeSVC,
+    GradientPerturbation,
     verify,
 )
 from sklearn_balldp.mechanisms import MeanGradient, descent
@@ -69,13 +70,40 @@ def test_it_starts_from_the_discriminant(noise_free, Head, k, fit_intercept):
     assert first_step(absent).theta.any()
 
 
+def moved_alone(statistics, least_reach):
+    """The map without its directions."""
+    return whitening_map(dataclasses.replace(statistics, second_moment=None), least_reach)
+
+
 @pytest.mark.parametrize("Head", LOSSES)
-def test_a_start_scores_alike_through_every_map(Head):
-    """Rows where they were have the scores of the discriminant; one step is not whitened."""
+def test_no_steps_release_the_discriminant(Head):
+    """As its own head does, where public numbers say that steps would harm, and where asked."""
+    X, y = data(mean=2.0)
+    given = {"epsilon": 0.5, "radius": 0.05, "random_state": 0}
+    own = BallDPLinearDiscriminant(**given).fit(X, y)
+    for mechanism in ("auto", GradientPerturbation(n_steps=0)):
+        head = Head(mechanism=mechanism, **given).fit(X, y)
+        assert head.release_.bound.n_steps == 0
+        np.testing.assert_array_equal(head.predict(X), own.predict(X))
+        for t in (0.05, 0.3, 2.0):
+            assert head.release_.guarantee(t).mu == pytest.approx(own.release_.guarantee(t).mu)
+    kept = Head(mechanism=GradientPerturbation(n_steps=0, keep_transcript=True), **given)
+    kept.fit(X, y)
+    assert len(kept.transcript_.gradients) == 0
+    assert not verify(kept.set_params(random_state=None).fit(X, y), kept.release_.to_dict()).failed
+    with pytest.raises(ValueError, match="n_steps=0 releases the discriminant"):
+        Head(mechanism=GradientPerturbation(n_steps=0, start="zero"), **given).fit(X, y)
+
+
+@pytest.mark.parametrize("Head", LOSSES)
+def test_a_start_scores_alike_through_every_map(Head, monkeypatch):
+    """Rows where they were have the scores of the discriminant, which no steps release."""
     X, _ = data(mean=2.0)
     scores, maps, kept = [], [], True
-    for n_steps in (5, 1):
-        query = first_step(fitted(50.0, Head, 2.0, steps(n_steps=n_steps), radius=0.05))
+    for shortened in (True, False):
+        if not shortened:
+            monkeypatch.setattr(descent, "whitening_map", moved_alone)
+        query = first_step(fitted(50.0, Head, 2.0, steps(), radius=0.05))
         maps.append(query.whitening)
         seen = np.pad(query.whitening.place(X), ((0, 0), (0, 1)), constant_values=query.constant)
         kept &= np.linalg.norm(X - query.whitening.centre, axis=1) < query.whitening.norm
@@ -178,7 +206,7 @@ def test_what_the_centre_is_shrunk_by():
 
     def centre_of(sums, noise):
         noisy = dataclasses.replace(statistics, class_sums=sums, sigma_sums=np.full(3, noise))
-        found = whitening_map(noisy, several_steps=False, least_reach=LEAST_REACH)
+        found = whitening_map(noisy, LEAST_REACH)
         return found.centre, found.reach
 
     def centres(sums, noise):
@@ -204,10 +232,8 @@ def test_what_the_centre_is_shrunk_by():
         # No true mean is longer than a row.
         assert np.linalg.norm(c) == pytest.approx(min(length, math.sqrt(1.0 - LEAST_REACH**2)))
         assert reach == pytest.approx(math.sqrt(max(1.0 - length**2, LEAST_REACH**2)))
-        near = bound.limits(problem, 0.3, "public", reach).smallest
-        assert near >= bound.limits(problem, 0.3, "public", bound.least_reach).smallest
-        far = bound.limits(problem, 0.8, "public", reach).largest
-        assert far <= bound.limits(problem, 0.8, "public").largest
+        grown = bound.gap(problem, 0.8, "public", reach) / bound.gap(problem, 0.3, "public", reach)
+        assert grown <= bound.growth(problem, 0.8, "public")
 
 
 def test_starts_by_name():
@@ -270,7 +296,7 @@ def test_whitening_sees_no_more_than_noise_lets_through():
         noise = rng.standard_normal((d, d)) * sigma / math.sqrt(2.0)
         noise = np.triu(noise) + np.triu(noise, 1).T + np.diag(noise.diagonal()) * 0.4
         sums = dataclasses.replace(statistics, second_moment=1000 * (moment + noise))
-        return whitening_map(sums, several_steps=True, least_reach=LEAST_REACH)
+        return whitening_map(sums, LEAST_REACH)
 
     assert sum(len(noisy(np.eye(d) / d).factors) for _ in range(20)) <= 6
     moment = np.eye(d) * (1.0 - spike) / d
@@ -291,7 +317,7 @@ def test_whitening_has_its_limits():
         spectrum[:n_spikes] = 1.0
         for size in (1.0, 1e-3, 1e3):
             sums = statistics_with(np.diag(size * spectrum / spectrum.sum()))
-            seen = whitening_map(sums, several_steps=True, least_reach=LEAST_REACH)
+            seen = whitening_map(sums, LEAST_REACH)
             assert seen.fault(1.0, LEAST_REACH) is None
             assert seen.within_limits
             assert len(seen.factors) <= MOST_DIRECTIONS

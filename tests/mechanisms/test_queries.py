@@ -214,12 +214,12 @@ MAP = PublicMap(np.full(D, 0.3), np.eye(D)[:, :1], np.full(1, 0.5), 1.3, 0.9)
             )
             for unit, domain in itertools.product(UNITS, ("ball", "sphere"))
         ),
-        ("squared_hinge", "persons of several classes", {}, {"clip": 0.1, "constant": 0.4}, 0.6),
+        ("squared_hinge", "persons of several classes", {}, {"clip": 0.1, "constant": 0.4}, 0.55),
         ("softmax", "records", PROTECTED, {"clip": 0.1, "constant": 0.4}, 0.7),
         ("squared_hinge", "persons of one class", PROTECTED, {"clip": 0.1}, 0.7),
         ("softmax", "records", {}, {"clip": 0.1, "whitening": MAP, "constant": 0.4}, 0.5),
         ("softmax", "records", {}, {"clip": None, "constant": 0.4}, 0.7),
-        ("squared_hinge", "records", {}, {"clip": None}, 0.3),
+        ("squared_hinge", "records", {}, {"clip": 3.0}, 0.7),
     ],
     ids=str,
 )
@@ -229,7 +229,7 @@ def test_mean_gradients_reach_their_sensitivity_and_never_exceed_it(
     problem, weights = problem_of(unit, loss=loss, **public)
     shape = K, D + int("constant" in given)
     rng, reached = np.random.default_rng(1), 0.0
-    for size in (0.0, 0.3, 2.0, 20.0):
+    for size in (0.0, 0.3, 2.0, *(20.0, 1e3, 1e6) * 4):
         query = MeanGradient(size * rng.standard_normal(shape), 0.01, **given)
         for labels in {problem.labels, "public"}:
             moved = largest_move(query, problem, unit, weights, radius, labels)
@@ -250,12 +250,12 @@ def test_rows_through_a_map_move_as_far_as_the_smaller_ball_allows():
         theta, whitening=replace(MAP, directions=np.empty((D, 0)), factors=np.empty(0))
     )
     assert moved.ratio(problem, 3.0, "public") < 0.75 * plain.ratio(problem, 3.0, "public")
-    # A radius so small that rounding is all there is.
+    # The same gap, and more rounding.
     least = [
         MeanGradient(theta, whitening=seen).ratio(problem, 1e-30, "public")
         for seen in (replace(MAP, directions=np.empty((D, 0)), factors=np.empty(0)), MAP)
     ]
-    assert least[1] > 1.3 * least[0] > 0.0
+    assert least[1] > least[0] > 0.0
 
 
 # -- the minimiser ---------------------------------------------------------------------------------

@@ -304,7 +304,7 @@ def test_many_classes_are_read_in_no_time(forged, name):
         bound = Sums(sigma=(9.0,) * 20_000)
     else:
         start = Sums(sigma=1e6, constant=1.0) if name == "started" else None
-        bound = DescentBound(budget=0.5, learning_rate=1.0, n_steps=100, start=start)
+        bound = DescentBound(budget=0.5, learning_rate=1.0, clip=0.2, n_steps=100, start=start)
     heads = {"squared_hinge": "BallDPSquaredHingeSVC", "": "BallDPLinearDiscriminant"}
     release = Release(
         head=heads.get(problem.loss, "BallDPLogisticRegression"),
@@ -373,7 +373,7 @@ def test_random_fits_make_records_that_are_read():
             "norm_bound": 10.0 ** rng.uniform(-3, 3),
             "metric": ("euclidean", "manhattan", "chebyshev")[i % 3],
         }
-        free = GradientPerturbation(start="zero", n_steps=4, clip=None)
+        free = GradientPerturbation(start="zero", n_steps=4, clip=2.0)
         output = {"mechanism": "output", "alpha": 10.0 ** rng.uniform(-3, 0)}
         heads = [
             BallDPRidgePrototype(counts=("per_class", "min")[i % 2], **params),

@@ -45,7 +45,7 @@ HEADS = {
     "descent": logistic(steps()),
     "descent from the mean": logistic(steps("mean")),
     "descent from zero": logistic(steps("zero")),
-    "SVC from zero": svc(steps("zero", clip=None), fit_intercept=False),
+    "SVC from zero": svc(steps("zero", clip=0.5), fit_intercept=False),
     "hidden descent": logistic(steps(), **HIDDEN),
     "hidden SVC from the mean": svc(steps("mean"), **HIDDEN),
 }
