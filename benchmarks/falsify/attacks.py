@@ -28,7 +28,7 @@ def _fits(mechanism: str) -> Attack:
 ATTACKS: dict[str, Attack] = {
     **{mechanism: _fits(mechanism) for mechanism in settings.MECHANISMS},
     **{f"gap of minimisers, {loss}": gaps.attack_gap(loss) for loss in gaps.LOSSES},
-    **{f"gap at an iterate, {loss}": gaps.attack_iterate(loss) for loss in gaps.LOSSES},
+    **{f"gap at any parameters, {loss}": gaps.attack_clipped(loss) for loss in gaps.LOSSES},
     "norm of minimisers": gaps.attack_norm,
     budget.NAME: budget.attack,
     "rows elsewhere": places.attack,

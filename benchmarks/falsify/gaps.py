@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from sklearn_balldp.privacy.gaps import gradient_gap, iterate_gap, minimizer_norm_bound
+from sklearn_balldp.privacy.gaps import clipped_gap, gradient_gap, minimizer_norm_bound
 
 from .plain import gradient, minimiser, with_constant
 from .search import Found
@@ -163,33 +163,66 @@ def attack_gap(loss: str) -> Callable[[Rng, int], Found]:
     return attack
 
 
-def attack_iterate(loss: str) -> Callable[[Rng, int], Found]:
-    """An attack on the gap at parameters that are known, with residuals clipped."""
+def corner(cell: Cell, rng: Rng) -> Array:
+    """Free numbers near one of the pairs that reach a corner of the clipped gap.
+
+    Rows lie opposite each other along the second axis. Parameters part them by far, so that only
+    one has a residual; part two classes; or are zero, where residuals of one label agree.
+    """
+    half = 0.5 * cell.radius / cell.norm_bound
+    height = np.sqrt(max(1.0 - half**2, 0.0))
+    other = [0.0, -1.0]
+    if cell.label_change:
+        half, height, other = 0.0, 1.0, [1.0, 0.0]
+    theta = np.zeros((cell.n_scores, 2 + cell.constant))
+    kind = int(rng.integers(3))
+    if kind < 2:
+        theta[0 if cell.n_scores == 1 else 1, 1] = 40.0
+        if cell.n_scores > 2:
+            theta[2:, 0] = -40.0
+            theta[2] = 0.0
+            theta[2, 1] = -40.0 if kind == 0 else 0.0
+            theta[0, 0 if cell.loss == "squared_hinge" else 1] = (
+                40.0 if cell.loss == "squared_hinge" else -40.0 * kind
+            )
+    theta += 0.01 * rng.standard_normal(theta.shape)
+    return np.concatenate([[height, half, *other], theta.ravel()])
+
+
+def attack_clipped(loss: str) -> Callable[[Rng, int], Found]:
+    """An attack on the gap of clipped residuals, at any parameters."""
 
     def attack(rng: Rng, tries: int) -> Found:
-        cell, n_features, count = draw(rng, loss), int(rng.integers(2, 4)), 0
-        constant = 0.15 * cell.norm_bound if cell.constant else 0.0
-        clip = [None, 0.2, 1.0][rng.integers(3)]
-        theta = rng.standard_normal((cell.n_scores, n_features + cell.constant))
-        theta *= 10.0 ** rng.uniform(-2.0, 1.5) / cell.norm_bound
-        stated = iterate_gap(
+        cell, n_features, count = draw(rng, loss), 2, 0
+        constant = float(rng.choice([0.15, 1.0, 5.0])) * cell.norm_bound if cell.constant else 0.0
+        clip = float(rng.choice([0.05, 0.2, 0.7]))
+        if loss != "squared_hinge" and rng.random() < 0.2:
+            clip = 2.0  # above every residual
+        shape = cell.n_scores, n_features + cell.constant
+        stated = clipped_gap(
             cell.named,
-            theta,
             cell.radius,
+            clip=clip,
             norm_bound=cell.norm_bound,
             constant=constant,
-            clip=clip,
+            n_classes=cell.n_classes,
             label_change=cell.label_change,
         )
+        # Aligned, huge, and in between.
+        size = 10.0 ** rng.uniform(0.0, 6.0) / min(cell.radius, cell.norm_bound)
 
         def move(values: Array) -> float:
             nonlocal count
             count += 1
-            return cell.gap(theta, cell.pair(values), constant, clip)
+            pair = cell.pair(values[: 2 * n_features])
+            return cell.gap(size * values[2 * n_features :].reshape(shape), pair, constant, clip)
 
-        best, _ = climbed(move, 2 * n_features, rng, 1)
-        where = f"{cell}, clip {clip}, weights of norm {np.linalg.norm(theta):.3g}"
-        return Found(f"gap at an iterate, {loss}", best / stated, count, where)
+        free = 2 * n_features + shape[0] * shape[1]
+        best = max(move(corner(cell, rng)) for _ in range(60))
+        if rng.random() < 0.5:
+            best = max(best, climbed(move, free, rng, 1)[0])
+        where = f"{cell}, clip {clip:g}, constant {constant:g}, parameters of size {size:.3g}"
+        return Found(f"gap at any parameters, {loss}", best / stated, count, where)
 
     return attack
 

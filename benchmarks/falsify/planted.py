@@ -20,18 +20,9 @@ FAULTS: dict[str, tuple[str, Mutant]] = {
         ("clip ignored", "descent from zero"),
         ("the filter forgets what was spent", "what the filter lets pass"),
         ("deviates drawn ahead, and kept", "noise that repeats"),
+        ("versine of softmax halved", "gap at any parameters, softmax"),
     )
 }
-FAULTS["a Lipschitz factor dropped"] = (
-    "gap at an iterate, softmax",
-    Mutant(
-        "a Lipschitz factor dropped",
-        "losses.py",
-        "return min(self.curvature, math.sqrt(2.0) * clip)",
-        "return min(0.5 * self.curvature, math.sqrt(2.0) * clip)",
-        (),
-    ),
-)
 
 
 def main(minutes: float, n_processes: int, seed: int) -> int:

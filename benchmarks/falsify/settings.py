@@ -1,7 +1,6 @@
 """Public settings drawn at random, and the neighbouring data sets that an attacker may choose."""
 
 import json
-import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -44,11 +43,9 @@ NORMS: dict[str, float] = {"euclidean": 2, "manhattan": 1, "chebyshev": np.inf}
 
 
 class Altered(GradientPerturbation):
-    """A descent with settings that few records would not get.
+    """A descent whose start tells the second moment, if ``moment``: few records would not get it.
 
-    With ``moment`` its start tells the second moment, so that steps see shortened rows. With
-    ``times`` it promises that steps cost so many times as much at further radii as at the declared
-    one: little enough to decide their noise.
+    Steps then see shortened rows.
     """
 
     def __init__(
@@ -60,7 +57,6 @@ class Altered(GradientPerturbation):
         start: str = "auto",
         keep_transcript: bool = False,
         moment: bool = False,
-        times: float | None = None,
     ) -> None:
         super().__init__(
             n_steps=n_steps,
@@ -70,22 +66,13 @@ class Altered(GradientPerturbation):
             keep_transcript=keep_transcript,
         )
         self.moment = moment
-        self.times = times
 
     def bound(self, problem: Problem, mu: float) -> DescentBound:
         bound = super().bound(problem, mu)
-        start: Any = bound.start
-        if self.moment:
-            start = class_sums(problem, start.mu(problem), 0.5)
-            bound = replace(bound, start=start, further=())
-        if self.times is None:
+        if not self.moment:
             return bound
-        near, promises = problem.euclidean_radius, []
-        left = bound.mu_of_steps(problem, near, mu)
-        for far in sorted({min(near * k, problem.diameter) for k in (2.0, 4.0, math.inf)} - {near}):
-            begun = 0.0 if start is None else start.mu(problem, far)
-            promises.append((far, max(math.hypot(begun, left * self.times), mu)))
-        return replace(bound, further=tuple(promises))
+        start: Any = bound.start
+        return replace(bound, start=class_sums(problem, start.mu(problem), 0.5))
 
 
 @dataclass(frozen=True)
@@ -236,7 +223,8 @@ def draw(mechanism: str, rng: Rng) -> Setting:
         parameters["alpha"] = float(rng.choice([1e-3, 0.03, 0.3]))
         options = {"tol": 1e-9 / norm_bound} if minimiser else {"n_steps": int(rng.integers(1, 5))}
         if mechanism == "descent from zero":
-            options |= {"start": "zero", "clip": [None, 0.2, 1.0][rng.integers(3)]}
+            free = 1.5 if head == "BallDPSquaredHingeSVC" else None
+            options |= {"start": "zero", "clip": [free, 0.2, 1.0][rng.integers(3)]}
             options["learning_rate"] = float(rng.choice([0.5, 5.0])) / norm_bound**2
         elif descent:
             starts = ["statistics", "prototypes", "mean", MOMENT]
@@ -244,8 +232,6 @@ def draw(mechanism: str, rng: Rng) -> Setting:
             if options["start"] == MOMENT:
                 # So few records tell directions only where there is little noise.
                 parameters["epsilon"] = float(rng.choice([2.0, 20.0, 500.0]))
-        if descent:
-            options["times"] = [None, 1.0, 1.0, 1.3, 2.0][rng.integers(5)]
         if not protect and head == "BallDPLogisticRegression" and rng.random() < 0.25:
             parameters["class_weight"] = "balanced"
     if head != "BallDPRidgePrototype" and rng.random() < 0.35:
@@ -281,7 +267,7 @@ def draw(mechanism: str, rng: Rng) -> Setting:
         replaced=tuple(replaced.tolist()),
         new_labels=tuple(new.tolist()),
         n_units=several,
-        # Between and at the radii that a descent promises.
+        # Within, at and beyond the radius.
         factor=float(rng.choice([1.0, 1.0, 1.0, 0.5, 1.5, 2.0, 3.0, 4.0, 100.0])),
         dtype=str(rng.choice(["float64", "float64", "float32"])),
     )
