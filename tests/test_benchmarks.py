@@ -19,7 +19,7 @@ from scipy.stats import t as student
 from sklearn.base import clone
 from sklearn.metrics import accuracy_score, balanced_accuracy_score, recall_score
 
-from benchmarks import further, promises, radius, study
+from benchmarks import promises, radius, study
 from benchmarks import settings as settings_study
 from benchmarks.anchors import mechanisms
 from benchmarks.paper import cells, checks, comparators, errata, published, report, tables
@@ -464,7 +464,6 @@ STUDIES = {
     "classes": (("trec6",), ("classes.png", "classes_trec6.md", "classes_lost.md")),
     "anchors.__main__": (("mnist",), ("anchors.md",)),
     "elsewhere": (("letter",), ("elsewhere.md",)),
-    "further": (("digits",), ("further.md",)),
     "promises": (("digits",), ("promises.md",)),
     "settings": (("trec6", "digits"), ("settings.md",)),
 }
@@ -606,11 +605,6 @@ def test_the_page_of_the_settings_is_that_of_the_committed_cells():
 
 
 def test_the_committed_promises_keep_what_the_pages_say():
-    cells = further.CELLS.read(RESULTS)
-    assert (cells["promised"] <= cells["alone"] * (1.0 + 1e-6)).all()
-    assert (cells["promised, realised"] <= cells["promised"] * (1.0 + 1e-6)).all()
-    shown = study.markdown(further.table(cells)) + "\n"
-    assert (RESULTS / "further.md").read_text() == shown
     weaker = promises.CELLS.read(RESULTS)
     assert set(weaker["dataset"]) == set(promises.RECORDS)
     assert (promises.behind(weaker) <= 2.0).all()

@@ -66,20 +66,20 @@ def test_a_share_that_was_forgotten(monkeypatch):
 
 
 def test_a_label_change_that_was_forgotten(monkeypatch):
-    real = queries.gap_at
-    monkeypatch.setattr(
-        queries, "gap_at", lambda *given, **named: real(*given, **{**named, "labels": "public"})
-    )
-    queries._moved.cache_clear()
+    real = queries.gap_at_any_parameters
+
+    def public(*given, **named):
+        return real(*given, **{**named, "labels": "public"})
+
+    monkeypatch.setattr(queries, "gap_at_any_parameters", public)
     assert reaches(1.05, "descent from zero", 20)
-    queries._moved.cache_clear()
 
 
 def test_a_filter_that_forgets(monkeypatch):
     charge = PrivacyFilter.charge
 
     def forgetful(self, query):
-        spent = list(self._spent)
+        spent = self._spent
         charge(self, query)
         self._spent = spent
 

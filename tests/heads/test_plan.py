@@ -80,11 +80,9 @@ def test_class_signals_of_a_descent():
     mechanism = steps("prototypes", n_steps=4, clip=None)
     plan = plan_of("descent", mechanism=mechanism)
     bound, problem, counts = plan.release.bound, plan.release.problem, np.array(COUNTS)
-    query = MeanGradient(np.zeros(bound.shape(problem)), constant=bound.constant)
-    sigma = np.array([query.calibrated(problem, mu).sigma for mu in bound.step_mu(problem)])
     # A residual of softmax at zero is at most sqrt(1 - 1/K) long; the limit for any score is 1.
     sizes = counts / N * math.sqrt(1.0 + bound.constant**2)
-    signal = sizes * np.linalg.norm(1.0 / sigma) / math.sqrt(D)
+    signal = sizes * math.sqrt(bound.n_steps) / bound.sigma(problem, None) / math.sqrt(D)
     expected = np.hypot(signal, counts / (bound.start.sigma * math.sqrt(D)))
     found = np.array(plan.class_signal_to_noise)
     assert (found >= 0.8 * expected).all()

@@ -13,7 +13,7 @@ from sklearn_balldp import BallDPLogisticRegression, GradientPerturbation, mecha
 from sklearn_balldp.heads.weighing import weights_of
 from sklearn_balldp.losses import make_loss
 from sklearn_balldp.mechanisms import MeanGradient, Records, gradients
-from sklearn_balldp.privacy.gaps import iterate_gap
+from sklearn_balldp.privacy.gaps import clipped_gap
 from sklearn_balldp.privacy.problem import Problem
 from sklearn_balldp.privacy.rounding import additions, block_additions, mean_rounding
 from sklearn_balldp.privacy.weights import uniform_weights
@@ -209,7 +209,7 @@ def test_rounding_of_many_rows_costs_little(n, d):
         theta = np.zeros(bound.shape(problem))
         query = MeanGradient(theta, clip=bound.clip, constant=bound.constant)
         given = {"norm_bound": 1.0, "constant": bound.constant, "clip": bound.clip}
-        gap = iterate_gap("logistic", theta, 0.1, **given) / n
+        gap = clipped_gap("logistic", 0.1, **given) / n
         moved = query.ratio(problem, 0.1, "public")
         assert gap <= moved
         assert moved <= (1.05 if dtype == "float32" else 1.01) * gap or d < 4
