@@ -46,7 +46,6 @@ from .certificates import (
     span_coordinates,
     support_bound,
 )
-from .noise_tests import standardised
 from .preparation import PreparedAudit
 from .supports import Support, candidate_distances
 
@@ -163,7 +162,7 @@ def run_trials(
                 trial = trials[run]
                 truth = values[truths[trial]]
                 noisy = kernels[run].answer(query, lambda truth=truth: truth)  # type: ignore[misc]
-                standard, silent = standardised(query, problem, noisy, values)
+                standard, silent = query.standardised(problem, noisy, values)
                 standard = standard.reshape(len(values), -1)
                 logs[trial] -= 0.5 * np.vecdot(standard, standard)
                 apart = standard - standard[0]
@@ -273,7 +272,7 @@ def transcript_log_posterior(
 
     def answer(query: Query) -> Array:
         noisy, (values,) = next(answers), candidates.values([query])
-        standard, _ = standardised(query, released.problem, noisy, values)
+        standard, _ = query.standardised(released.problem, noisy, values)
         standard = standard.reshape(len(values), -1)
         logs[:] -= 0.5 * np.vecdot(standard, standard)
         return noisy

@@ -142,6 +142,20 @@ class Query(Bound):
         scale: float = self.sigma
         return scale
 
+    def standardised(
+        self, problem: Problem, noisy: Array, values: Array
+    ) -> tuple[Array, NDArray[np.bool_]]:
+        """(noisy answer - value) / scale for one or many ``values``, and which have no scale.
+
+        There it is zero, and infinite where a value is not the one that was released bare.
+        """
+        scale = np.broadcast_to(np.asarray(self.scales(problem), dtype=np.float64), noisy.shape)
+        excess, silent = noisy - values, scale == 0.0
+        if not silent.any():
+            return excess / scale, silent
+        bare = np.where(excess == 0.0, 0.0, np.inf)
+        return np.where(silent, bare, excess / np.where(silent, 1.0, scale)), silent
+
     def scaled(self, factor: float) -> Self:
         """The same question with ``factor`` times the noise."""
         return replace(self, sigma=self.sigma * factor)  # type: ignore[type-var]

@@ -21,7 +21,6 @@ from sklearn_balldp.audit.attacks import (
     run_trials,
     transcript_log_posterior,
 )
-from sklearn_balldp.audit.noise_tests import standardised
 from sklearn_balldp.mechanisms import MeanGradient, Records, Sums, drive
 from sklearn_balldp.privacy import Noise
 
@@ -206,7 +205,7 @@ def test_deviates_of_bare_and_of_large_values():
     flat = {"n_classes": 1, "n_features": 2, "class_counts": (60,), "sums_weights": None}
     problem = replace(problem, **flat)
     values = 1e6 + np.array([[0.0, 0.0], [1e-3, 0.0], [0.0, 2e-3]])
-    found, _ = standardised(Sums(sigma=1e-3), problem, values[1], values)
+    found, _ = Sums(sigma=1e-3).standardised(problem, values[1], values)
     np.testing.assert_allclose(np.vecdot(found, found), [1.0, 0.0, 5.0], rtol=1e-6, atol=1e-12)
 
     class Half(Sums):
@@ -214,12 +213,12 @@ def test_deviates_of_bare_and_of_large_values():
             return np.array([1.0, 0.0])
 
     values = np.array([[1.0, 2.0], [1.0, 2.0], [1.0, 3.0]])
-    found, silent = standardised(Half(), problem, np.array([0.5, 2.0]), values)
+    found, silent = Half().standardised(problem, np.array([0.5, 2.0]), values)
     assert silent.tolist() == [False, True]
     logs = normalised(-0.5 * np.vecdot(found, found))
     assert np.isneginf(logs).tolist() == [False, False, True]
     assert np.exp(logs).sum() == pytest.approx(1.0)
-    other, _ = standardised(Half(), problem, np.array([0.5, 4.0]), values)
+    other, _ = Half().standardised(problem, np.array([0.5, 4.0]), values)
     with pytest.raises(ValueError, match="no candidate explains"):
         normalised(-0.5 * np.vecdot(other, other))
 
