@@ -32,6 +32,8 @@ Codes = NDArray[np.intp]
 #: A public algorithm: it yields queries, is sent noisy answers, and returns what is released.
 Conversation = Generator["Query", Array, Array]
 
+#: Most queries of one conversation, where its mechanism names no other number.
+MOST_QUERIES = 10_000
 # Mu is counted in whole units of this power of two, rounded up: squares and sums are then exact.
 _UNIT = 120
 
@@ -218,7 +220,7 @@ class PrivacyFilter:
         More queries are refused, whatever they would spend.
     """
 
-    def __init__(self, problem: Problem, bound: Bound, most_queries: int = 10_000) -> None:
+    def __init__(self, problem: Problem, bound: Bound, most_queries: int = MOST_QUERIES) -> None:
         self._problem, self._bound, self._asked = problem, bound, 0
         self._promises = tuple(bound.kept(problem))
         self._limits = [math.floor(math.ldexp(mu, _UNIT)) ** 2 for _, _, mu in self._promises]
@@ -281,7 +283,7 @@ class Kernel:
         bound: Bound,
         noise: Noise,
         accepts: tuple[type[Query], ...],
-        most_queries: int = 10_000,
+        most_queries: int = MOST_QUERIES,
     ) -> None:
         self._problem, self._records, self._noise = problem, records, noise
         self._filter = PrivacyFilter(problem, bound, most_queries)
