@@ -26,11 +26,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from ..heads import Released
-from ..mechanisms import Kernel, Query, Records, Transcript, drive, drive_many
+from ..mechanisms import Kernel, Query, Records, drive, drive_many
 from ..privacy.gaussian import gaussian_power
 from ..privacy.guarantee import Guarantee
 from ..privacy.noise import Noise
@@ -38,7 +38,6 @@ from ..privacy.problem import Problem
 from ..rows import SINGLE_BLAS_THREAD
 from .certificates import (
     bayes_success,
-    check_prior,
     enclosing_ball,
     rero_bound,
     rero_bound_dp,
@@ -212,77 +211,6 @@ def normalised(logs: Array) -> Array:
     return shifted
 
 
-def transcript_log_posterior(
-    head: Any,
-    X_known: ArrayLike,
-    y_known: ArrayLike,
-    X: ArrayLike,
-    y: ArrayLike,
-    prior: ArrayLike | None = None,
-) -> Array:
-    """How probable each candidate is as the missing record, from a kept transcript.
-
-    Parameters
-    ----------
-    head : estimator
-        Fitted with ``GradientPerturbation(keep_transcript=True)``.
-    X_known : array-like of shape (n_samples - 1, n_features)
-        Every other record.
-    y_known : array-like of shape (n_samples - 1,)
-        Their labels.
-    X : array-like of shape (n_candidates, n_features)
-        Candidates.
-    y : array-like of shape (n_candidates,)
-        Their labels.
-    prior : array-like of shape (n_candidates,), optional
-        What the attacker believes beforehand; uniform by default.
-
-    Returns
-    -------
-    ndarray of shape (n_candidates,)
-        Log-posterior, normalised.
-
-    Raises
-    ------
-    ValueError
-        If the head keeps no transcript, was fitted with owners or weights, or the records are not
-        one less than it was fitted on.
-    """
-    transcript = getattr(head, "transcript_", None)
-    if not isinstance(transcript, Transcript):
-        raise ValueError(
-            "head keeps no transcript_; fit it with GradientPerturbation(keep_transcript=True)."
-        )
-    released = head.released_
-    if released.problem.weighted:
-        raise ValueError(
-            "head was fitted with owners or weights, which this function does not take; use "
-            "ReconstructionAuditor."
-        )
-    others, (rows, codes) = head._records(X_known, y_known), head._coded(X, y)
-    n_samples = released.problem.n_samples
-    if len(others) != n_samples - 1:
-        raise ValueError(
-            f"X_known has {len(others)} records, but the head was fitted on {n_samples}: pass all "
-            "of them but one."
-        )
-    candidates = Candidates(released.problem, others, rows[:, None], codes[:, None])
-    answers = iter(transcript.answers(released.bound))
-    logs = np.zeros(len(candidates))
-
-    def answer(query: Query) -> Array:
-        noisy, (values,) = next(answers), candidates.values([query])
-        standard, _ = query.standardised(released.problem, noisy, values)
-        standard = standard.reshape(len(values), -1)
-        logs[:] -= 0.5 * np.vecdot(standard, standard)
-        return noisy
-
-    with SINGLE_BLAS_THREAD, np.errstate(all="ignore"):
-        drive(released.conversation(), answer)
-        logs += np.log(check_prior(prior, len(logs)))
-    return normalised(logs)
-
-
 # -- one support of an audit ----------------------------------------------------------------------
 
 
@@ -379,11 +307,11 @@ def audit_support(
 def _candidates(prepared: PreparedAudit, support: Support) -> Candidates:
     """The anchor's records, then the candidates."""
     records, places = prepared.records, support.places
-    hidden = places if prepared.placeholder is None else np.array([prepared.placeholder])
-    rows = np.concatenate([records.X[places][None].astype(np.float64), support.rows])
-    codes = np.concatenate([records.codes[places][None], support.codes])
-    weights = None if records.weights is None else records.weights[hidden]
-    return Candidates(prepared.released.problem, records.without(hidden), rows, codes, weights)
+    hidden = records.at(places)
+    rows = np.concatenate([hidden.X[None].astype(np.float64), support.rows])
+    codes = np.concatenate([hidden.codes[None], support.codes])
+    others = records.without(places)
+    return Candidates(prepared.released.problem, others, rows, codes, hidden.weights)
 
 
 def _bounds(

@@ -26,6 +26,7 @@ from sklearn_balldp.audit.certificates import (
     scaled_models,
     support_bound,
 )
+from sklearn_balldp.heads.inspection import records_of
 from sklearn_balldp.mechanisms import MeanGradient, Records
 from sklearn_balldp.privacy.gaussian import gaussian_power, mu_from_budget
 
@@ -251,7 +252,7 @@ def test_errors():
 def attack_on(head, X, y, rows, codes):
     """Success of the best attack on candidates in the place of the first record."""
     head.fit(X, y)
-    released, records = head.released_, head._records(X, y)
+    released, records = head.released_, records_of(head, X, y)
     query, problem = released.bound, released.problem
     candidates = Candidates(problem, records.without([0]), rows[:, None], codes[:, None])
     (values,) = candidates.values([query])
