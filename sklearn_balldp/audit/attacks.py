@@ -37,7 +37,6 @@ from ..privacy.noise import Noise
 from ..privacy.problem import Problem
 from ..rows import SINGLE_BLAS_THREAD
 from .certificates import (
-    bayes_success,
     enclosing_ball,
     rero_bound,
     rero_bound_dp,
@@ -54,8 +53,6 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 Positions = NDArray[np.intp]
 
-#: Noise draws of the Bayes value of one support.
-BAYES_DRAWS = 10_000
 # Limit of values in arrays that hold something for each candidate, and of deviates that are kept.
 _VALUES = 2**22
 
@@ -211,6 +208,17 @@ def normalised(logs: Array) -> Array:
     return shifted
 
 
+def simulated(points: Array, truths: Positions, rng: np.random.Generator) -> Array:
+    """Log-likelihoods of all candidates, in trials that hide those at ``truths``.
+
+    ``points`` are their values in coordinates of their span, in units of the noise: what noise
+    there is outside of it is independent of the hidden record.
+    """
+    noisy = points[truths] + rng.standard_normal((len(truths), points.shape[1]))
+    logs: Array = noisy @ points.T - 0.5 * np.vecdot(points, points)
+    return logs
+
+
 # -- one support of an audit ----------------------------------------------------------------------
 
 
@@ -269,11 +277,9 @@ def audit_support(
     bounds = dict.fromkeys(("anchor_bound", "ball_bound", "support_bound"), math.nan)
     drawn: list[list[Array]] = []
     if released.of_one_query:
-        points, distance, bounds = _bounds(released, candidates, prior, near, kappa, rng)
+        points, distance, bounds = _bounds(released, candidates, prior, near, kappa)
     if released.of_one_query and setting.sampler is None:
-        # Noise outside of the candidates' span is independent of the hidden record.
-        noisy = points[truths] + rng.standard_normal((len(truths), points.shape[1]))
-        logs = noisy @ points.T - 0.5 * np.vecdot(points, points)
+        logs = simulated(points, truths, rng)
     else:
         noises = setting.sampler or (lambda: Noise(rng))
         trials = run_trials(released, candidates, (truths + 1).tolist(), noises)
@@ -284,7 +290,7 @@ def audit_support(
         posterior = np.exp(normalised(logs + np.log(prior)))
     # How probably each answer succeeds: exact, so the mean maximum is the Bayes value.
     chances = posterior if near is None else posterior @ near.T
-    bounds.setdefault("bayes_bound", float(chances.max(axis=1).mean()))
+    bounds["bayes_bound"] = float(chances.max(axis=1).mean())
     guess = chances.argmax(axis=1)
     success = guess == truths if near is None else near[guess, truths]
     of_truth = posterior[np.arange(len(truths)), truths]
@@ -320,7 +326,6 @@ def _bounds(
     prior: Array,
     near: NDArray[np.bool_] | None,
     kappa: float,
-    rng: np.random.Generator,
 ) -> tuple[Array, float, dict[str, float]]:
     """Candidates' values in coordinates of their span, the largest distance, and bounds."""
     query = released.bound
@@ -336,12 +341,9 @@ def _bounds(
     bounds = {
         "anchor_bound": gaussian_power(kappa, distance),
         "ball_bound": gaussian_power(kappa, ball),
-        # The shares of this bound add up to one for exact identification only.
         "support_bound": math.nan,
-        "bayes_bound": bayes_success(
-            points, 1.0, prior, n_draws=BAYES_DRAWS, random_state=rng, hits=near
-        ),
     }
     if near is None:
+        # The shares of this bound add up to one for exact identification only.
         bounds["support_bound"] = support_bound(points, 1.0, prior, centre)
     return points, distance, bounds

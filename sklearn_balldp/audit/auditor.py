@@ -151,8 +151,8 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         Upper bounds on the success probability, each a mean over supports. "dp", "rdp" and "direct"
         follow from the release. "anchor", "ball" (from the centre of a small ball) and "support"
         are computed from the candidate models: they are missing for noisy gradients, where they
-        depend on the path, and "support" for ``eta > 0``. "bayes" is no bound: it is the best
-        attack's success, estimated by simulation.
+        depend on the path, and "support" for ``eta > 0``. "bayes" is no bound: it estimates the
+        best attack's success, by the mean of its exact probability in every trial.
     guarantee_holds_ : bool
         False when an exact test puts the success of the attack above the direct certificate, when
         candidates' values lie further from the anchor's than the release's sensitivity allows, or
@@ -185,8 +185,7 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     References
     ----------
     Margaryan & Gupta, "Ball Differential Privacy: How to Mitigate Data Reconstruction with Less
-    Noise" (the audit, its supports and bounds); the ball at the enclosing centre and the Bayes
-    value are this package's.
+    Noise" (the audit, its supports and bounds); the ball at the enclosing centre is this package's.
 
     Examples
     --------
