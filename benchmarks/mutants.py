@@ -660,10 +660,10 @@ MUTANTS = (
         ("mechanisms/test_kernel.py",),
     ),
     Mutant(
-        "terms that are longer than the gradients",
+        "gradients of single records that are longer than in sums",
         "mechanisms/gradients.py",
-        "rows = np.pad(rows, ((0, 0), (0, 1)), constant_values=self._constant)",
-        "rows = 1.01 * np.pad(rows, ((0, 0), (0, 1)), constant_values=self._constant)",
+        "products: Array = residuals[..., None] * (",
+        "products: Array = 1.01 * residuals[..., None] * (",
         ("mechanisms/test_queries.py",),
     ),
     Mutant(

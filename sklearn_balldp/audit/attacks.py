@@ -105,8 +105,8 @@ class Candidates:
             some = slice(first, first + step)
             # The same object, where it is all of them: what was computed of it is kept.
             part = self._all if step >= len(self._all) else self._all.at(some)
-            terms = kind.together(queries, self.problem, part, terms=True)
-            for values, added in zip(sums, terms, strict=True):
+            alone = kind.together(queries, self.problem, part, each=True)
+            for values, added in zip(sums, alone, strict=True):
                 if self._shape[1] == 1:
                     values[some] += added
                 else:

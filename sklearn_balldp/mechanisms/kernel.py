@@ -115,8 +115,8 @@ class Query(Bound):
     change of the label counts, else "public". ``mu`` is Gaussian differential privacy.
     """
 
-    #: Whether the values are a sum over records (over a public number).
-    additive: ClassVar[bool] = True
+    #: Whether the values are a sum over records (over a public number): audits are faster then.
+    additive: ClassVar[bool] = False
     #: Noise scale or scales, broadcast against the values by :meth:`scales`.
     sigma: Any
 
@@ -134,10 +134,6 @@ class Query(Bound):
     @abstractmethod
     def values(self, problem: Problem, records: Records) -> Array:
         """The values without noise; no data set of the domain raises an error."""
-
-    def terms(self, problem: Problem, records: Records) -> Array:
-        """Of an additive query: what each of few records adds, of shape (n_records, ...)."""
-        raise TypeError(f"{type(self).__name__} is no sum over records.")
 
     def scales(self, problem: Problem) -> Array | float:
         """Noise scale of every value, or of all; 0 where it does not depend on records."""
@@ -164,10 +160,16 @@ class Query(Bound):
 
     @classmethod
     def together(
-        cls, queries: Sequence["Query"], problem: Problem, records: Records, *, terms: bool = False
+        cls, queries: Sequence["Query"], problem: Problem, records: Records, *, each: bool = False
     ) -> list[Array]:
-        """Values (or ``terms``) of several ``queries`` of this class, in few passes."""
-        return [(query.terms if terms else query.values)(problem, records) for query in queries]
+        """Values of several ``queries`` of this class, in few passes.
+
+        With ``each`` those of every record alone, of shape (n_records, ...): for few records.
+        """
+        if not each:
+            return [query.values(problem, records) for query in queries]
+        alone = [records.at(slice(i, i + 1)) for i in range(len(records))]
+        return [np.stack([query.values(problem, own) for own in alone]) for query in queries]
 
     def slack(self, problem: Problem) -> float:
         """What rounding to the sampler's grid adds to the ratio, in units of the noise."""

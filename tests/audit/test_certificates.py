@@ -378,6 +378,6 @@ def test_attacks_on_candidates_of_every_label_at_any_distance(clip):
     for scale in (0.0, 1.0, 5.0, 30.0):
         theta = scale * rng.standard_normal((1, 6))
         query = MeanGradient(theta, clip=clip).calibrated(problem, 2.0)
-        values = query.terms(problem, Records(rows, codes)) / query.scales(problem)
-        best = best_attack(values.reshape(8, -1), 1.0)
+        (values,) = MeanGradient.together([query], problem, Records(rows, codes), each=True)
+        best = best_attack(values, query.scales(problem))
         assert best <= gaussian_power(1 / 8, 2.0) + 0.005
