@@ -83,13 +83,6 @@ MUTANTS = (
         SUMS,
     ),
     Mutant(
-        "sensitivity of prototypes / 1.05",
-        "privacy/sensitivity.py",
-        "np.where(counts > 0, furthest / (2.0 * counts + ridge), 0.0)",
-        "np.where(counts > 0, furthest / 1.05 / (2.0 * counts + ridge), 0.0)",
-        ("privacy/test_sensitivity.py",),
-    ),
-    Mutant(
         "sensitivity of the minimiser / 1.05",
         "mechanisms/queries.py",
         "moved = self.gap(problem, radius, labels) / (",
@@ -646,10 +639,10 @@ MUTANTS = (
         ("mechanisms/test_kernel.py",),
     ),
     Mutant(
-        "terms that are longer than the gradients",
+        "gradients of single records that are longer than in sums",
         "mechanisms/gradients.py",
-        "rows = np.pad(rows, ((0, 0), (0, 1)), constant_values=self._constant)",
-        "rows = 1.01 * np.pad(rows, ((0, 0), (0, 1)), constant_values=self._constant)",
+        "products: Array = residuals[..., None] * (",
+        "products: Array = 1.01 * residuals[..., None] * (",
         ("mechanisms/test_queries.py",),
     ),
     Mutant(
@@ -867,7 +860,7 @@ MUTANTS = (
     ),
     Mutant(
         "values that were released bare, and differ, are no sign",
-        "audit/noise_tests.py",
+        "mechanisms/kernel.py",
         "bare = np.where(excess == 0.0, 0.0, np.inf)",
         "bare = np.zeros(excess.shape)",
         ("audit/test_attacks.py", "audit/test_noise_tests.py"),

@@ -30,9 +30,8 @@ from benchmarks.study import RESULTS
 from benchmarks.verify import __main__ as verifier
 from sklearn_balldp import BallDPRidgePrototype, ReconstructionAuditor
 from sklearn_balldp.distances import same_label_quantile
-from sklearn_balldp.mechanisms import Sums, descent, settings
+from sklearn_balldp.mechanisms import PrototypePerturbation, Sums, descent, settings
 from sklearn_balldp.privacy.gaussian import mu_from_budget
-from sklearn_balldp.privacy.sensitivity import prototype_sensitivity
 
 SEEDS = report.seeds(RESULTS)
 
@@ -254,10 +253,23 @@ def test_the_papers_number_of_records_scales_the_noise():
     """Worst-count noise of 120000 records, by prototypes of 40904."""
     epsilon = cells.epsilon_at(2.0, 40_904, 120_000, 0.01)
     scales = [
-        prototype_sensitivity(1.0, [1, n - 1], alpha=0.01, mode="worst") / mu_from_budget(e, 1e-6)
+        tables.prototype_sensitivity(1.0, [1, n - 1], alpha=0.01, mode="worst")
+        / mu_from_budget(e, 1e-6)
         for n, e in ((40_904, epsilon), (120_000, 2.0))
     ]
     np.testing.assert_allclose(*scales, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("mode", "n"), [("per_class", np.array([3, 5, np.inf])), ("min", 3), ("worst", 1)]
+)
+def test_prototypes_move_by_what_their_counts_say(mode, n):
+    found = tables.prototype_sensitivity(0.5, [3, 5, 0], alpha=0.1, mode=mode)
+    np.testing.assert_allclose(found, 2 * 0.5 / (2 * n + 0.1 * 8))
+    with pytest.raises(ValueError, match="mode must be one of per_class, min, worst"):
+        tables.prototype_sensitivity(0.5, [3, 5], alpha=0.1, mode="nonsense")
+    with pytest.raises(ValueError, match="counts must be one of per_class, min, worst"):
+        PrototypePerturbation("nonsense").check()
 
 
 @pytest.mark.parametrize("names", [np.arange(4), np.array(["d", "b", "a", "c"])])

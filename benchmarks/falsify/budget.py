@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from sklearn_balldp.heads.inspection import records_of
 from sklearn_balldp.mechanisms import PROVED, Kernel, MeanGradient, PrivacyError, Query, Sums
 
 from . import settings
@@ -68,7 +69,7 @@ def attack(rng: Rng, tries: int) -> Found:
     mu = float(10.0 ** rng.uniform(-1.0, 1.0))
     bound: Any = SimpleNamespace(mu=lambda _: mu, covers=lambda *_: True)
     noise, square, passed = Replay(deviate), 0.0, 0
-    kernel = Kernel(problem, head._records(one.X, one.y), bound, noise, PROVED)
+    kernel = Kernel(problem, records_of(head, one.X, one.y), bound, noise, PROVED)
     sums_alone = bool(rng.random() < 0.5)
     for _ in range(int(rng.integers(5, 60))):
         share = float(rng.choice([0.01, 0.05, 0.2, 0.5, 1.0]))

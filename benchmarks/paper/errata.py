@@ -7,10 +7,9 @@ import pandas as pd
 from benchmarks.study import DATASETS, DELTA, RESULTS, markdown
 from sklearn_balldp.privacy.gaps import gradient_gap
 from sklearn_balldp.privacy.gaussian import delta_from_mu, epsilon_from_mu, mu_from_budget
-from sklearn_balldp.privacy.sensitivity import prototype_sensitivity
 
 from . import published
-from .tables import certificate, classic_mu, interval
+from .tables import certificate, classic_mu, interval, prototype_sensitivity
 
 
 def classic_formula():

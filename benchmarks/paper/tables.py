@@ -10,10 +10,11 @@ import pandas as pd
 from scipy.interpolate import PchipInterpolator
 
 from benchmarks.study import ADJACENCY, DATASETS, DELTA, number
+from sklearn_balldp._parameters import check_option
 from sklearn_balldp.audit.certificates import rero_bound, rero_bound_dp
+from sklearn_balldp.mechanisms.sums import COUNT_MODES
 from sklearn_balldp.privacy.gaps import gradient_gap
 from sklearn_balldp.privacy.gaussian import delta_from_mu, mu_from_budget
-from sklearn_balldp.privacy.sensitivity import prototype_sensitivity
 
 from . import published
 from .cells import (
@@ -230,6 +231,21 @@ def tradeoff(results):
             row[name] = interval(results.of(dataset, *line, epsilon))
         rows.append(row)
     return with_values(rows, 3)
+
+
+def prototype_sensitivity(radius, counts, *, alpha, mode):
+    """L2 sensitivity of ridge prototypes, in each of the ways to use class counts.
+
+    "per_class": of each block, 2 r / (2 n_c + alpha n), and 0 for an absent class. "min": the
+    largest of these, for all. "worst": counts unused, 2 r / (2 + alpha n), the paper's Table 1.
+    """
+    check_option("mode", mode, COUNT_MODES)
+    counts = np.asarray(counts, dtype=np.float64)
+    ridge = alpha * counts.sum()
+    if mode == "worst":
+        return 2.0 * radius / (2.0 + ridge)
+    blocks = np.where(counts > 0, 2.0 * radius / (2.0 * counts + ridge), 0.0)
+    return blocks if mode == "per_class" else blocks.max()
 
 
 def certificate(epsilon):

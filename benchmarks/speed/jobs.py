@@ -33,6 +33,7 @@ from sklearn_balldp import (
 )
 from sklearn_balldp import verify as verify_release
 from sklearn_balldp.distances import private_quantile, same_label_quantile
+from sklearn_balldp.heads.inspection import records_of
 from sklearn_balldp.mechanisms import MeanGradient, Records, gradients
 from sklearn_balldp.mechanisms.objective import LinearObjective
 from sklearn_balldp.privacy.exact_normal import GRID_EXPONENT, rounded_normal
@@ -82,7 +83,7 @@ def statistics(comparators):
     for dtype, domain in itertools.product((np.float32, np.float64), ("ball", "sphere")):
         X = unit_rows(120_000, 384).astype(dtype)
         head = BallDPLinearDiscriminant(radius=0.3, domain=domain).fit(X, y)
-        released, records = head.released_, head._records(X, y)
+        released, records = head.released_, records_of(head, X, y)
         sums = lambda r=released, own=records: r.bound.values(r.problem, own)  # noqa: E731
         job = f"120000 x 384, {np.dtype(dtype).name}, {domain}"
         others = {"X.T @ X": (lambda X=X: X.T @ X, 1.6)}

@@ -26,19 +26,17 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from ..heads import Released
-from ..mechanisms import Kernel, Query, Records, Transcript, drive, drive_many
+from ..mechanisms import Kernel, Query, Records, drive, drive_many
 from ..privacy.gaussian import gaussian_power
 from ..privacy.guarantee import Guarantee
 from ..privacy.noise import Noise
 from ..privacy.problem import Problem
 from ..rows import SINGLE_BLAS_THREAD
 from .certificates import (
-    bayes_success,
-    check_prior,
     enclosing_ball,
     rero_bound,
     rero_bound_dp,
@@ -46,7 +44,6 @@ from .certificates import (
     span_coordinates,
     support_bound,
 )
-from .noise_tests import standardised
 from .preparation import PreparedAudit
 from .supports import Support, candidate_distances
 
@@ -56,8 +53,6 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 Positions = NDArray[np.intp]
 
-#: Noise draws of the Bayes value of one support.
-BAYES_DRAWS = 10_000
 # Limit of values in arrays that hold something for each candidate, and of deviates that are kept.
 _VALUES = 2**22
 
@@ -110,8 +105,8 @@ class Candidates:
             some = slice(first, first + step)
             # The same object, where it is all of them: what was computed of it is kept.
             part = self._all if step >= len(self._all) else self._all.at(some)
-            terms = kind.together(queries, self.problem, part, terms=True)
-            for values, added in zip(sums, terms, strict=True):
+            alone = kind.together(queries, self.problem, part, each=True)
+            for values, added in zip(sums, alone, strict=True):
                 if self._shape[1] == 1:
                     values[some] += added
                 else:
@@ -163,7 +158,7 @@ def run_trials(
                 trial = trials[run]
                 truth = values[truths[trial]]
                 noisy = kernels[run].answer(query, lambda truth=truth: truth)  # type: ignore[misc]
-                standard, silent = standardised(query, problem, noisy, values)
+                standard, silent = query.standardised(problem, noisy, values)
                 standard = standard.reshape(len(values), -1)
                 logs[trial] -= 0.5 * np.vecdot(standard, standard)
                 apart = standard - standard[0]
@@ -213,75 +208,15 @@ def normalised(logs: Array) -> Array:
     return shifted
 
 
-def transcript_log_posterior(
-    head: Any,
-    X_known: ArrayLike,
-    y_known: ArrayLike,
-    X: ArrayLike,
-    y: ArrayLike,
-    prior: ArrayLike | None = None,
-) -> Array:
-    """How probable each candidate is as the missing record, from a kept transcript.
+def simulated(points: Array, truths: Positions, rng: np.random.Generator) -> Array:
+    """Log-likelihoods of all candidates, in trials that hide those at ``truths``.
 
-    Parameters
-    ----------
-    head : estimator
-        Fitted with ``GradientPerturbation(keep_transcript=True)``.
-    X_known : array-like of shape (n_samples - 1, n_features)
-        Every other record.
-    y_known : array-like of shape (n_samples - 1,)
-        Their labels.
-    X : array-like of shape (n_candidates, n_features)
-        Candidates.
-    y : array-like of shape (n_candidates,)
-        Their labels.
-    prior : array-like of shape (n_candidates,), optional
-        What the attacker believes beforehand; uniform by default.
-
-    Returns
-    -------
-    ndarray of shape (n_candidates,)
-        Log-posterior, normalised.
-
-    Raises
-    ------
-    ValueError
-        If the head keeps no transcript, was fitted with owners or weights, or the records are not
-        one less than it was fitted on.
+    ``points`` are their values in coordinates of their span, in units of the noise: what noise
+    there is outside of it is independent of the hidden record.
     """
-    transcript = getattr(head, "transcript_", None)
-    if not isinstance(transcript, Transcript):
-        raise ValueError(
-            "head keeps no transcript_; fit it with GradientPerturbation(keep_transcript=True)."
-        )
-    released = head.released_
-    if released.problem.weighted:
-        raise ValueError(
-            "head was fitted with owners or weights, which this function does not take; use "
-            "ReconstructionAuditor."
-        )
-    others, (rows, codes) = head._records(X_known, y_known), head._coded(X, y)
-    n_samples = released.problem.n_samples
-    if len(others) != n_samples - 1:
-        raise ValueError(
-            f"X_known has {len(others)} records, but the head was fitted on {n_samples}: pass all "
-            "of them but one."
-        )
-    candidates = Candidates(released.problem, others, rows[:, None], codes[:, None])
-    answers = iter(transcript.answers(released.bound))
-    logs = np.zeros(len(candidates))
-
-    def answer(query: Query) -> Array:
-        noisy, (values,) = next(answers), candidates.values([query])
-        standard, _ = standardised(query, released.problem, noisy, values)
-        standard = standard.reshape(len(values), -1)
-        logs[:] -= 0.5 * np.vecdot(standard, standard)
-        return noisy
-
-    with SINGLE_BLAS_THREAD, np.errstate(all="ignore"):
-        drive(released.conversation(), answer)
-        logs += np.log(check_prior(prior, len(logs)))
-    return normalised(logs)
+    noisy = points[truths] + rng.standard_normal((len(truths), points.shape[1]))
+    logs: Array = noisy @ points.T - 0.5 * np.vecdot(points, points)
+    return logs
 
 
 # -- one support of an audit ----------------------------------------------------------------------
@@ -342,11 +277,9 @@ def audit_support(
     bounds = dict.fromkeys(("anchor_bound", "ball_bound", "support_bound"), math.nan)
     drawn: list[list[Array]] = []
     if released.of_one_query:
-        points, distance, bounds = _bounds(released, candidates, prior, near, kappa, rng)
+        points, distance, bounds = _bounds(released, candidates, prior, near, kappa)
     if released.of_one_query and setting.sampler is None:
-        # Noise outside of the candidates' span is independent of the hidden record.
-        noisy = points[truths] + rng.standard_normal((len(truths), points.shape[1]))
-        logs = noisy @ points.T - 0.5 * np.vecdot(points, points)
+        logs = simulated(points, truths, rng)
     else:
         noises = setting.sampler or (lambda: Noise(rng))
         trials = run_trials(released, candidates, (truths + 1).tolist(), noises)
@@ -357,7 +290,7 @@ def audit_support(
         posterior = np.exp(normalised(logs + np.log(prior)))
     # How probably each answer succeeds: exact, so the mean maximum is the Bayes value.
     chances = posterior if near is None else posterior @ near.T
-    bounds.setdefault("bayes_bound", float(chances.max(axis=1).mean()))
+    bounds["bayes_bound"] = float(chances.max(axis=1).mean())
     guess = chances.argmax(axis=1)
     success = guess == truths if near is None else near[guess, truths]
     of_truth = posterior[np.arange(len(truths)), truths]
@@ -380,11 +313,11 @@ def audit_support(
 def _candidates(prepared: PreparedAudit, support: Support) -> Candidates:
     """The anchor's records, then the candidates."""
     records, places = prepared.records, support.places
-    hidden = places if prepared.placeholder is None else np.array([prepared.placeholder])
-    rows = np.concatenate([records.X[places][None].astype(np.float64), support.rows])
-    codes = np.concatenate([records.codes[places][None], support.codes])
-    weights = None if records.weights is None else records.weights[hidden]
-    return Candidates(prepared.released.problem, records.without(hidden), rows, codes, weights)
+    hidden = records.at(places)
+    rows = np.concatenate([hidden.X[None].astype(np.float64), support.rows])
+    codes = np.concatenate([hidden.codes[None], support.codes])
+    others = records.without(places)
+    return Candidates(prepared.released.problem, others, rows, codes, hidden.weights)
 
 
 def _bounds(
@@ -393,7 +326,6 @@ def _bounds(
     prior: Array,
     near: NDArray[np.bool_] | None,
     kappa: float,
-    rng: np.random.Generator,
 ) -> tuple[Array, float, dict[str, float]]:
     """Candidates' values in coordinates of their span, the largest distance, and bounds."""
     query = released.bound
@@ -409,12 +341,9 @@ def _bounds(
     bounds = {
         "anchor_bound": gaussian_power(kappa, distance),
         "ball_bound": gaussian_power(kappa, ball),
-        # The shares of this bound add up to one for exact identification only.
         "support_bound": math.nan,
-        "bayes_bound": bayes_success(
-            points, 1.0, prior, n_draws=BAYES_DRAWS, random_state=rng, hits=near
-        ),
     }
     if near is None:
+        # The shares of this bound add up to one for exact identification only.
         bounds["support_bound"] = support_bound(points, 1.0, prior, centre)
     return points, distance, bounds

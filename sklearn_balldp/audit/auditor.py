@@ -7,6 +7,7 @@ import numbers
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import joblib
@@ -22,6 +23,7 @@ from sklearn.utils.validation import check_is_fitted
 from .._parameters import check_inside, check_option, check_positive, check_whole, is_real
 from .._validation import all_or_nothing, caller_level
 from ..heads import Released
+from ..heads.inspection import noise_of
 from ..mechanisms import drive
 from ..privacy.noise import EXACT_SAMPLER
 from ..progress import bar
@@ -149,8 +151,8 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         Upper bounds on the success probability, each a mean over supports. "dp", "rdp" and "direct"
         follow from the release. "anchor", "ball" (from the centre of a small ball) and "support"
         are computed from the candidate models: they are missing for noisy gradients, where they
-        depend on the path, and "support" for ``eta > 0``. "bayes" is no bound: it is the best
-        attack's success, estimated by simulation.
+        depend on the path, and "support" for ``eta > 0``. "bayes" is no bound: it estimates the
+        best attack's success, by the mean of its exact probability in every trial.
     guarantee_holds_ : bool
         False when an exact test puts the success of the attack above the direct certificate, when
         candidates' values lie further from the anchor's than the release's sensitivity allows, or
@@ -183,8 +185,7 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     References
     ----------
     Margaryan & Gupta, "Ball Differential Privacy: How to Mitigate Data Reconstruction with Less
-    Noise" (the audit, its supports and bounds); the ball at the enclosing centre and the Bayes
-    value are this package's.
+    Noise" (the audit, its supports and bounds); the ball at the enclosing centre is this package's.
 
     Examples
     --------
@@ -275,8 +276,7 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         ----------
         X : array-like of shape (n_samples, n_features)
             The private records, as the estimator takes them. For a frozen estimator pass the
-            records that it was fitted on, or all of them but one; a known record near the missing
-            one then only marks the centre. The auditor checks their number, the public class
+            records that it was fitted on. The auditor checks their number, the public class
             counts, and the noise in the weights.
         y : array-like of shape (n_samples,)
             Their labels.
@@ -409,7 +409,8 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             )
         labels = "protected" if any_label else "public"
         # On the original, trials would advance a generator that the released model holds.
-        sampler = copy.deepcopy(prepared.head)._noise if self.noise == "mechanism" else None
+        own = self.noise == "mechanism"
+        sampler = partial(noise_of, copy.deepcopy(prepared.head)) if own else None
         return AuditSetting(
             prepared=prepared,
             at_radius=release.guarantee(self.radius, labels),
@@ -567,9 +568,6 @@ def _noise_checks(prepared: PreparedAudit, results: list[SupportAudit]) -> list[
     if trials.size:
         named = noise_checks(trials, level=_LEVEL)
         checks += [replace(check, name=f"trials' {check.name}") for check in named]
-    if prepared.placeholder is not None:
-        why = "one record is missing; pass all records of the fit"
-        return [*checks, Check("noise", CANNOT_CHECK, why, "noisy answers", True)]
     noise = deviates_of(released, records)
     if isinstance(noise, Check):
         return [*checks, noise]
@@ -577,7 +575,7 @@ def _noise_checks(prepared: PreparedAudit, results: list[SupportAudit]) -> list[
     for n_again in range(_AGAIN if exact and not prepared.frozen else 0):
         if n_again and noise.size >= ENOUGH:
             break
-        again = deviates_of(answer_again(released, records, prepared.head._noise()), records)
+        again = deviates_of(answer_again(released, records, noise_of(prepared.head)), records)
         if isinstance(again, Check):
             break
         noise.join(again)

@@ -13,8 +13,8 @@ candidate, in the declared adjacency. The other bounds hold for any reference po
 References
 ----------
 Margaryan & Gupta, "Ball Differential Privacy: How to Mitigate Data Reconstruction with Less
-Noise" (DP, direct, anchor and support bounds). The closed RDP form, arbitrary references, the
-Bayes success by simulation and the calibration to a stated risk are this package's.
+Noise" (DP, direct, anchor and support bounds). The closed RDP form, arbitrary references and the
+calibration to a stated risk are this package's.
 """
 
 import math
@@ -281,63 +281,6 @@ def support_bound(
     best = float(math.exp(log_nu) * (1.0 - share.sum()) + success.sum())
     # Distances below 1e-12 counted as zero above; this covers what they could add.
     return min(1.0, best + 1e-12)
-
-
-def bayes_success(
-    models: ArrayLike,
-    sigma: ArrayLike,
-    prior: ArrayLike | None = None,
-    *,
-    n_draws: int = 100_000,
-    random_state: int | np.random.Generator | None = None,
-    hits: ArrayLike | None = None,
-) -> float:
-    """Success probability of the best possible attack, by simulation.
-
-    Draws a candidate and noise in the span of the candidate models, and averages the largest
-    posterior probability: an unbiased estimate of lower variance than counting successes.
-
-    Parameters
-    ----------
-    models : array-like of shape (n_candidates, ...)
-        Noiseless parameters that each candidate would give.
-    sigma : array-like
-        Noise scale, broadcast against one model.
-    prior : array-like of shape (n_candidates,), optional
-        Prior; uniform by default.
-    n_draws : int, default=100_000
-        Independent noise draws.
-    random_state : int, Generator or None
-        Stream of the simulation; never the one of a release.
-    hits : array-like of shape (n_answers, n_candidates), optional
-        For an attacker who may err: which candidates each answer is near enough to. By
-        default an answer names one candidate.
-
-    Returns
-    -------
-    float
-        A mean of ``n_draws`` numbers in [0, 1]; a ValueError if an argument is invalid.
-    """
-    points = span_coordinates(scaled_models(models, sigma))
-    weights = check_prior(prior, len(points))
-    if n_draws < 1:
-        raise ValueError(f"n_draws must be positive, got {n_draws!r}.")
-    rng = np.random.default_rng(random_state)
-    half_squares = 0.5 * np.vecdot(points, points)
-    with np.errstate(divide="ignore"):
-        log_prior = np.log(weights)
-    total = 0.0
-    block = max(1, 4_000_000 // len(points))
-    for start in range(0, n_draws, block):
-        size = min(block, n_draws - start)
-        truth = rng.choice(len(points), size=size, p=weights)
-        released = points[truth] + rng.standard_normal((size, points.shape[1]))
-        scores = released @ points.T - half_squares + log_prior
-        top = scores.max(axis=1)
-        masses = np.exp(scores - top[:, None])
-        best = 1.0 if hits is None else (masses @ np.asarray(hits, dtype=np.float64).T).max(axis=1)
-        total += float(np.sum(best / masses.sum(axis=1)))
-    return total / n_draws
 
 
 def span_coordinates(points: Array) -> Array:

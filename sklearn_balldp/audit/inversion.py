@@ -1,19 +1,17 @@
-r"""Inversion: compute the missing record from the model and all other records.
+r"""Inversion: compute the missing record from ridge prototypes and all other records.
 
 Functions of arrays: no estimator, no randomness.
 
 References
 ----------
 Margaryan & Gupta, "Ball Differential Privacy: How to Mitigate Data Reconstruction with Less
-Noise" (ridge prototypes). The inversion of a minimiser is this package's.
+Noise" (ridge prototypes).
 """
 
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-
-from ..mechanisms.objective import LinearObjective
 
 Array = NDArray[np.float64]
 Codes = NDArray[np.intp]
@@ -121,60 +119,3 @@ def invert_noisy_ridge(
         with np.errstate(divide="ignore", invalid="ignore"):
             code = int(np.argmax(np.where(moved > 0.0, moved / scales, 0.0)))
     return rows[code], float(factors[code] * scales[code]), code
-
-
-def invert_minimiser(
-    loss: str,
-    theta: ArrayLike,
-    X_known: ArrayLike,
-    codes_known: ArrayLike,
-    *,
-    n_classes: int,
-    alpha: float,
-    norm_bound: float,
-    domain: str = "ball",
-) -> Array:
-    r"""Compute the row that explains a minimiser with an intercept, without noise.
-
-    Optimality gives the missing record's gradient, :math:`v = n \alpha \hat\theta +
-    \sum_{known} \nabla\ell(\hat\theta; z_i)`: for each score a multiple c of its augmented row
-    (x, 1). The last column is c, so that the row is v / c.
-
-    Parameters
-    ----------
-    loss : {"logistic", "softmax", "squared_hinge"}
-        Loss of one record.
-    theta : array-like of shape (n_scores, n_features + 1)
-        Noiseless minimiser; its last column is the intercept.
-    X_known : array-like of shape (n_samples - 1, n_features)
-        Known records.
-    codes_known : array-like of shape (n_samples - 1,)
-        Their class codes.
-    n_classes : int
-        Number of classes.
-    alpha, norm_bound, domain : float, float, str
-        Public parameters of the fit.
-
-    Returns
-    -------
-    ndarray of shape (n_features,)
-        The row, in the domain; NaN if the record leaves no trace (an inactive hinge).
-    """
-    parameters = np.asarray(theta, dtype=np.float64)
-    others = LinearObjective(
-        loss,
-        np.asarray(X_known),
-        np.asarray(codes_known, dtype=np.intp),
-        n_classes,
-        alpha=0.0,
-        norm_bound=norm_bound,
-        fit_intercept=True,
-        domain=domain,
-        total=1.0,
-    )
-    n_samples = len(others.X) + 1
-    v = n_samples * float(alpha) * parameters + others.value_and_gradient(parameters)[1]
-    factors = v[:, -1]
-    with np.errstate(invalid="ignore", divide="ignore"):
-        row: Array = v[:, :-1].T @ factors / (factors @ factors)
-    return row

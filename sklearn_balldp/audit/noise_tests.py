@@ -173,27 +173,12 @@ def deviates_of(released: Released, records: Records) -> Deviates | Check:
     return noise if noise.size else _cannot("no released value has noise")
 
 
-def standardised(
-    query: Query, problem: Problem, noisy: Array, values: Array
-) -> tuple[Array, NDArray[np.bool_]]:
-    """(answer - value) / scale for an answer and one or many values, and which have no scale.
-
-    There it is zero, and infinite where a value is not the one that was released bare.
-    """
-    scale = np.broadcast_to(np.asarray(query.scales(problem), dtype=np.float64), noisy.shape)
-    excess, silent = noisy - values, scale == 0.0
-    if not silent.any():
-        return excess / scale, silent
-    bare = np.where(excess == 0.0, 0.0, np.inf)
-    return np.where(silent, bare, excess / np.where(silent, 1.0, scale)), silent
-
-
 def _add(noise: Deviates, query: Query, problem: Problem, noisy: Array, values: Array) -> bool:
     """Add the noise of one answer; True if a value without noise is not as it should be."""
-    z, silent = standardised(query, problem, noisy, values)
+    z, silent = query.standardised(problem, noisy, values)
     if z[silent].any():
         return True
-    mean = np.where(silent, 0.0, standardised(query, problem, values, np.zeros(noisy.shape))[0])
+    mean = np.where(silent, 0.0, query.standardised(problem, values, np.zeros(noisy.shape))[0])
     # What rounds large values, and the tolerance of the solver.
     noise.shift = math.hypot(noise.shift, 2.0**-46 * float(np.linalg.norm(mean)))
     state = np.asarray(getattr(query, "theta", np.zeros(noisy.shape)), dtype=np.float64)

@@ -3,7 +3,7 @@
 import math
 import numbers
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from .._parameters import check_option
 from .._validation import caller_level
 from ..heads import BaseBallDPClassifier, Released, owners_of
-from ..heads.fitting import keeps_answers
+from ..heads.inspection import fit_with_answers, records_of, rows_and_codes
 from ..mechanisms import Records
 from ..pipelines import ModelParts, parts_of
 from ..rows import rows_in_domain
@@ -41,10 +41,8 @@ class PreparedAudit:
     released: Released
     #: The fitted estimator in the form of the one that was passed; it may be published.
     estimator: Any
-    #: As many records as the release has.
+    #: All records of the release.
     records: Records
-    #: Position of a placeholder for the missing record; None if no record is missing.
-    placeholder: int | None
     #: Positions of the training records in the rows that were passed.
     position: NDArray[np.intp]
     #: Records that candidates are drawn from.
@@ -109,21 +107,16 @@ def prepare(
         released = head.released_
     else:
         head = clone(head)
-        # The noise of this fit is tested: every answer is kept until then.
-        head._keep_answers = True
-        released = head.fit(X, y, **reference, groups=groups).released_
-        del head._keep_answers
-        if not keeps_answers(released.mechanism, released.bound):
-            head.released_ = replace(released, answers=())
+        # The noise of this fit is tested.
+        released = fit_with_answers(head, X, y, **reference, groups=groups)
         estimator = rebuilt_estimator(estimator, transformers, head)
-    records, placeholder = complete_records(head, head._records(X, y, groups))
+    records = records_of(head, X, y, groups)
     pool, kept = candidate_pool(head, X_public, y_public, source)
     return PreparedAudit(
         head=head,
         released=released,
         estimator=estimator,
         records=records,
-        placeholder=placeholder,
         position=position,
         pool=pool,
         pool_positions=held_out[kept] if source == "holdout" else kept,
@@ -255,79 +248,31 @@ def candidate_pool(
             "or keep more rows back (holdout)."
         )
     try:
-        rows, codes = head._coded(_take(X_public, kept), y_public[kept])
+        rows, codes = rows_and_codes(head, _take(X_public, kept), y_public[kept])
     except ValueError as error:
         raise ValueError(f"{name}: {error}") from None
     return Pool(in_domain(head, rows), codes, head.release_.norm_bound), kept
 
 
-def complete_records(head: BaseBallDPClassifier, records: Records) -> tuple[Records, int | None]:
-    """As many records as the release has: where one is missing, a copy of one, and its position.
-
-    A ValueError says that these are not the records of the release, or not all of them but one.
-    """
-    problem, n_samples = head.release_.problem, len(records)
-    expected = problem.n_samples
-    if problem.weighted and n_samples != expected:
-        raise ValueError(
-            f"X has {n_samples} records, but the model was fitted on {expected}, with owners or "
-            "weights: pass all of them."
-        )
-    if n_samples not in (expected, expected - 1):
-        raise ValueError(
-            f"X has {n_samples} records, but the model was fitted on {expected}: pass those "
-            "records, or all of them but one."
-        )
-    missing = _missing_counts(head, records.codes)
-    if missing is not None and not (missing.min() >= 0 and missing.sum() == expected - n_samples):
-        raise ValueError(
-            "y contradicts the public class counts of the model (class_counts_): pass the records "
-            "it was fitted on, with their labels, or all of them but one."
-        )
-    if n_samples == expected:
-        return records, None
-    return records.joined(records.at(np.arange(1))), n_samples
-
-
-def _missing_counts(head: BaseBallDPClassifier, codes: NDArray[np.intp]) -> NDArray[np.intp] | None:
-    """How many records of each class the public counts have beyond these records."""
-    counts = head.release_.problem.class_counts
-    return None if counts is None else np.array(counts) - np.bincount(codes, minlength=len(counts))
-
-
 def anchors_of(prepared: PreparedAudit, asked: Any) -> NDArray[np.intp]:
-    """Positions of possible anchors, those that an audit asks for.
-
-    They are records to hide, or known records near the missing one.
-    """
+    """Positions of possible anchors, those that an audit asks for."""
     codes = prepared.records.codes
     anchors = np.arange(len(codes))
-    if prepared.placeholder is not None:
-        anchors = anchors[: prepared.placeholder]
-        missing = _missing_counts(prepared.head, codes[anchors])
-        if missing is not None:
-            # Public counts reveal the class of the missing record.
-            anchors = np.flatnonzero(codes[anchors] == int(np.argmax(missing)))
-        if len(anchors) == 0:
-            raise ValueError(
-                "the missing record is the only one of its class, so no known record can stand for "
-                "its place; pass all records of the model."
-            )
     if isinstance(asked, str):
         check_option("anchors", asked, ("random", "rarest"))
         if asked == "random":
             return anchors
-        classes, counts = np.unique(codes[anchors], return_counts=True)
-        return anchors[codes[anchors] == classes[counts.argmin()]]
+        classes, counts = np.unique(codes, return_counts=True)
+        return anchors[codes == classes[counts.argmin()]]
     positions = np.asarray(asked)
     if positions.ndim != 1 or positions.dtype.kind not in "iu":
         raise ValueError(
             f"anchors must be 'random', 'rarest' or positions of records in X, got {asked!r}."
         )
-    anchors = anchors[np.isin(prepared.position[anchors], positions)]
+    anchors = anchors[np.isin(prepared.position, positions)]
     if len(anchors) == 0:
         raise ValueError(
-            "anchors: none of them is a record that the model was fitted on and that may be hidden "
-            "(training_rows_); name others."
+            "anchors: none of them is a record that the model was fitted on (training_rows_); name "
+            "others."
         )
     return anchors

@@ -41,7 +41,7 @@ from ..privacy.problem import Problem
 from ..privacy.release import Release
 from ..progress import shown
 from ..radius import ChosenRadius, RadiusPolicy, checked_edits, choose_radius, rows_to_read
-from ..rows import Rows, check_sizes, computed, rows_in_domain, table_of, working_precision
+from ..rows import computed, rows_in_domain, table_of, working_precision
 from .fitting import promise, release, warn_of_large_delta
 from .plan import Plan, plan_of
 from .released import Released, Settings
@@ -545,42 +545,6 @@ class BaseBallDPClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         head.released_ = replace(released, settings=rule)
         head._linear_rule()
         return head
-
-    def _records(self, X: Any, y: Any, groups: ArrayLike | None = None) -> Records:
-        """Records of an audit or a check, as a fit sees them, with the weights of the release."""
-        X, codes = self._coded(X, y)
-        problem, class_weight = self._fitted().problem, None
-        if groups is None and not problem.weighted:
-            # One of the records may be missing.
-            return Records(X, codes)
-        if problem.class_weights is not None:
-            class_weight = dict(zip(self.classes_.tolist(), problem.class_weights, strict=True))
-        weighed = fit_weights(
-            None if problem.labels == "protected" else codes,
-            len(codes),
-            self.classes_,
-            groups=groups,
-            class_weight=class_weight,
-        )
-        if (weighed.sums, weighed.loss) != (problem.sums_weights, problem.loss_weights):
-            raise ValueError(
-                "groups: they are not those of the fit, or not of all of its records; pass what "
-                "it took, in the order of the rows."
-            )
-        return Records(X, codes, weighed.rows)
-
-    def _coded(self, X: Any, y: Any) -> tuple[NDArray[np.floating], NDArray[np.intp]]:
-        """Rows as passes take them, and positions of their labels among those of the fit."""
-        X, y = validated(self, X, y, reset=False)
-        # Audits look at single rows: those of a file are read.
-        X = np.asarray(X) if isinstance(X, Rows) else X
-        codes = np.searchsorted(self.classes_, y).clip(max=len(self.classes_) - 1)
-        if not np.all(self.classes_[codes] == y):
-            raise ValueError("y holds labels that the released model does not know.")
-        # The passes of an audit do not look.
-        with all_finite():
-            check_sizes(X, self.release_.domain)
-        return X, codes
 
     def _public_rows(
         self,

@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 from .._parameters import check_option, check_positive
 from ..mechanisms import Mechanism, PrototypePerturbation, prototypes_of
 from ..mechanisms.prototype_rule import gaussian_rule, shift_of_priors
-from ..privacy.sensitivity import COUNT_MODES
 from .documentation import documented
 from .released import Released
 from .scoring import ProbabilitiesMixin
@@ -83,7 +82,6 @@ class BallDPRidgePrototype(ProbabilitiesMixin, BaseSumsClassifier):
     def _check_parameters(self) -> None:
         super()._check_parameters()
         check_positive("alpha", self.alpha)
-        check_option("counts", self.counts, COUNT_MODES)
         check_option("decision", self.decision, ("auto", "nearest", "gaussian"))
         if self.protect_labels and self.decision == "gaussian":
             raise ValueError(

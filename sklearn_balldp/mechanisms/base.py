@@ -7,7 +7,7 @@ from sklearn.base import BaseEstimator
 
 from ..privacy.bounds import Bound
 from ..privacy.problem import Problem
-from .kernel import Conversation, Query
+from .kernel import MOST_QUERIES, Conversation, Query
 from .queries import PROVED
 
 
@@ -28,7 +28,7 @@ class Mechanism(BaseEstimator, ABC):
     #: The kinds of queries that the kernel answers. Whoever lists another claims a proof.
     accepts: ClassVar[tuple[type[Query], ...]] = PROVED
     #: Most queries of one conversation.
-    most_queries: ClassVar[int] = 10_000
+    most_queries: ClassVar[int] = MOST_QUERIES
     #: Regularisation strength of a linear head whose ``alpha`` is None.
     default_alpha: ClassVar[float] = 0.0
     #: Whether ``alpha`` must be positive.

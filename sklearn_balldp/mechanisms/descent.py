@@ -296,8 +296,8 @@ class GradientPerturbation(Mechanism):
         that hide so large a radius, or labels.
     keep_transcript : bool, default=False
         Lets you test the noise later: the head keeps ``transcript_``, the noisy answers to all
-        queries, which :func:`~sklearn_balldp.verify` and :func:`.transcript_log_posterior` read. It
-        may be published, since the guarantee covers it.
+        queries, which :func:`~sklearn_balldp.verify` reads. It may be published, since the
+        guarantee covers it.
 
     References
     ----------

@@ -17,7 +17,7 @@ made in double precision.
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -33,7 +33,6 @@ from ..rows import (
     check_unchanged,
     domain_factors,
     place_rows,
-    rows_in_domain,
     table_of,
 )
 from ..rows.passes import BLOCK_VALUES
@@ -103,40 +102,24 @@ class Gradients:
         placing = None if self._kept is not None else self._placing
         return _GradientPass(self._loss, self._clip, self._constant, placing)
 
-    @cached_property
-    def _rows(self) -> Array:
-        """All rows in place, in double precision, and augmented: of few records."""
-        rows: Any = np.asarray(self._records.X, dtype=np.float64)
-        rows = rows_in_domain(rows, self._norm_bound, self._domain)
-        if self._map is not None:
-            rows = self._map.place(rows)
-        if self._constant > 0.0:
-            rows = np.pad(rows, ((0, 0), (0, 1)), constant_values=self._constant)
-        return rows
+    def sums(self, thetas: Array, *, each: bool = False) -> Array:
+        """Sum of the weighted gradients at each of some parameters, in one pass over the rows.
 
-    def sums(self, thetas: Array) -> Array:
-        """Sum of the weighted gradients at each of some parameters, in one pass over the rows."""
+        With ``each`` the gradients of every record alone, of shape (n_records, ...).
+        """
         table = self._table
         columns = thetas.reshape(-1, thetas.shape[2]).astype(self._dtype)
         # Rows stay where they were moved: weights and gradients take the rest of the way.
         weights = np.ascontiguousarray(self._turned(columns[:, : self._d]).astype(self._dtype).T)
         offsets = (self._constant * columns[:, -1]).astype(self._dtype).reshape(thetas.shape[:2])
-        total = table.total(self._pass, weights, offsets)[0]
-        total[:, : self._d] = self._turned(total[:, : self._d])
-        summed: Array = total.reshape(thetas.shape)
+        if each:
+            parts = table.each(replace(self._pass, each=True), weights, offsets)
+            total = np.concatenate([part for (part,) in parts])
+        else:
+            total = table.total(self._pass, weights, offsets)[0]
+        total[..., : self._d] = self._turned(total[..., : self._d])
+        summed: Array = total.reshape(*total.shape[:-2], *thetas.shape)
         return summed
-
-    def terms(self, thetas: Array) -> Array:
-        """Weighted gradients of each record at each of some parameters: for few records."""
-        rows = self._rows
-        scores = np.tensordot(rows, thetas, axes=(1, 2))
-        residuals: Any = self._loss.residuals(scores, self._records.codes)
-        if self._clip is not None:
-            residuals = clip_residuals(residuals, self._clip)
-        if self._weights is not None:
-            residuals = residuals * self._weights[:, None, None]
-        terms: Array = residuals[..., None] * rows[:, None, None, :]
-        return terms
 
     def _turned(self, weights: Any) -> Any:
         """Weights for moved rows from those for mapped ones, or gradients the other way."""
@@ -253,19 +236,25 @@ def _split_factors(factors: Any) -> tuple[Any, Any]:
 
 @dataclass(frozen=True)
 class _GradientPass:
-    """Sum of the gradients of one shard's records; ``placing`` is None where they are placed."""
+    """Sum of the gradients of one shard's records; ``placing`` is None where they are placed.
+
+    With ``each`` they are not added up.
+    """
 
     loss: Loss
     clip: float | None
     constant: float
     placing: _Placing | None
+    each: bool = False
 
     def __call__(self, part: Shard, weights: Any, offsets: Any) -> tuple[Array]:
         """From offsets of columns, and weights of shape (n_features, n_columns)."""
         n_features, n_columns = weights.shape[0], math.prod(offsets.shape)
         codes, own_weights = part.column("codes"), part.column("weights")
         last = part.column("last")
-        total = np.zeros((n_columns, n_features + int(self.constant > 0.0)))
+        shape = n_columns, n_features + int(self.constant > 0.0)
+        total = np.zeros((len(part), *shape) if self.each else shape)
+        summed = _of_each if self.each else block_sums
         for rows, block in self._chunks(part):
             # One column is a matrix-vector product, which BLAS runs faster as such.
             scores = scores_of(block, weights[:, 0] if n_columns == 1 else weights)
@@ -284,11 +273,12 @@ class _GradientPass:
             residuals = residuals.reshape(len(block), n_columns)
             if own_weights is not None:
                 residuals *= own_weights[rows].astype(residuals.dtype)[:, None]
+            into = total[rows] if self.each else total
             if self.constant > 0.0:
-                total[:, -1] += self.constant * block_sums(residuals)[:, 0]
+                into[..., -1] += self.constant * summed(residuals)[..., 0]
             if scale is not None:
                 residuals *= scale[:, None]
-            total[:, :n_features] += block_sums(residuals, block)
+            into[..., :n_features] += summed(residuals, block)
         return (total,)
 
     def _chunks(self, part: Shard) -> Iterator[tuple[slice, NDArray[np.floating]]]:
@@ -302,3 +292,9 @@ class _GradientPass:
         for first in range(0, len(part), size):
             rows = slice(first, min(first + size, len(part)))
             yield rows, part.rows[rows]
+
+
+def _of_each(residuals: Array, rows: Any = None) -> Array:
+    """Each record's residuals times its row (or times one)."""
+    products: Array = residuals[..., None] * (1.0 if rows is None else rows[:, None])
+    return products

@@ -33,6 +33,8 @@ Codes = NDArray[np.intp]
 #: A public algorithm: it yields queries, is sent noisy answers, and returns what is released.
 Conversation = Generator["Query", Array, Array]
 
+#: Most queries of one conversation, where its mechanism names no other number.
+MOST_QUERIES = 10_000
 # Mu is counted in whole units of this power of two, rounded up: squares and sums are then exact.
 _UNIT = 120
 
@@ -114,8 +116,8 @@ class Query(Bound):
     change of the label counts, else "public". ``mu`` is Gaussian differential privacy.
     """
 
-    #: Whether the values are a sum over records (over a public number).
-    additive: ClassVar[bool] = True
+    #: Whether the values are a sum over records (over a public number): audits are faster then.
+    additive: ClassVar[bool] = False
     #: Noise scale or scales, broadcast against the values by :meth:`scales`.
     sigma: Any
 
@@ -134,14 +136,24 @@ class Query(Bound):
     def values(self, problem: Problem, records: Records) -> Array:
         """The values without noise; no data set of the domain raises an error."""
 
-    def terms(self, problem: Problem, records: Records) -> Array:
-        """Of an additive query: what each of few records adds, of shape (n_records, ...)."""
-        raise TypeError(f"{type(self).__name__} is no sum over records.")
-
     def scales(self, problem: Problem) -> Array | float:
         """Noise scale of every value, or of all; 0 where it does not depend on records."""
         scale: float = self.sigma
         return scale
+
+    def standardised(
+        self, problem: Problem, noisy: Array, values: Array
+    ) -> tuple[Array, NDArray[np.bool_]]:
+        """(noisy answer - value) / scale for one or many ``values``, and which have no scale.
+
+        There it is zero, and infinite where a value is not the one that was released bare.
+        """
+        scale = np.broadcast_to(np.asarray(self.scales(problem), dtype=np.float64), noisy.shape)
+        excess, silent = noisy - values, scale == 0.0
+        if not silent.any():
+            return excess / scale, silent
+        bare = np.where(excess == 0.0, 0.0, np.inf)
+        return np.where(silent, bare, excess / np.where(silent, 1.0, scale)), silent
 
     def scaled(self, factor: float) -> Self:
         """The same question with ``factor`` times the noise."""
@@ -149,10 +161,16 @@ class Query(Bound):
 
     @classmethod
     def together(
-        cls, queries: Sequence["Query"], problem: Problem, records: Records, *, terms: bool = False
+        cls, queries: Sequence["Query"], problem: Problem, records: Records, *, each: bool = False
     ) -> list[Array]:
-        """Values (or ``terms``) of several ``queries`` of this class, in few passes."""
-        return [(query.terms if terms else query.values)(problem, records) for query in queries]
+        """Values of several ``queries`` of this class, in few passes.
+
+        With ``each`` those of every record alone, of shape (n_records, ...): for few records.
+        """
+        if not each:
+            return [query.values(problem, records) for query in queries]
+        alone = [records.at(slice(i, i + 1)) for i in range(len(records))]
+        return [np.stack([query.values(problem, own) for own in alone]) for query in queries]
 
     def slack(self, problem: Problem) -> float:
         """What rounding to the sampler's grid adds to the ratio, in units of the noise."""
@@ -217,7 +235,7 @@ class PrivacyFilter:
         More queries are refused, whatever they would spend.
     """
 
-    def __init__(self, problem: Problem, bound: Bound, most_queries: int = 10_000) -> None:
+    def __init__(self, problem: Problem, bound: Bound, most_queries: int = MOST_QUERIES) -> None:
         self._problem, self._bound, self._asked = problem, bound, 0
         self._promised = float(bound.mu(problem))
         self._limit = math.floor(math.ldexp(self._promised, _UNIT)) ** 2
@@ -281,7 +299,7 @@ class Kernel:
         bound: Bound,
         noise: Noise,
         accepts: tuple[type[Query], ...],
-        most_queries: int = 10_000,
+        most_queries: int = MOST_QUERIES,
     ) -> None:
         self._problem, self._records, self._noise = problem, records, noise
         self._filter = PrivacyFilter(problem, bound, most_queries)

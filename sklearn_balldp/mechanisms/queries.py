@@ -26,7 +26,7 @@ from ..privacy.gaps import (
 from ..privacy.problem import Problem
 from ..privacy.rounding import SHORTEST, UNIT_ROUNDOFF, additions, mean_rounding
 from ..privacy.sensitivity import moment_sensitivity
-from ..rows import Shard, block_rows, domain_factors, rows_in_domain, table_of, working_precision
+from ..rows import Shard, block_rows, domain_factors, table_of, working_precision
 from .gradients import Gradients
 from .kernel import Array, Query, Records
 from .objective import LinearObjective, gradient_rounding
@@ -106,6 +106,7 @@ class Sums(Query):
         Whether one sum of all rows takes the place of class sums.
     """
 
+    additive: ClassVar[bool] = True
     what: ClassVar[str] = "noise on class sums"
     parts: ClassVar[str] = "class sums"
 
@@ -283,18 +284,6 @@ class Sums(Query):
         table = table_of(records.X, codes=records.codes, weights=records.weights)
         return self._flat(problem, *table.total(_sums_of, self, problem))
 
-    def terms(self, problem: Problem, records: Records) -> Array:
-        rows = rows_in_domain(
-            np.asarray(records.X, dtype=np.float64), problem.norm_bound, problem.domain
-        )
-        weights = np.ones(len(records)) if records.weights is None else records.weights
-        codes = 0 * records.codes if self.pooled else records.codes
-        belongs = np.eye(self.n_sums(problem))[codes] * weights[:, None]
-        moment: Any = None
-        if self.moment is not None:
-            moment = (weights[:, None] * rows)[:, :, None] * rows[:, None, :]
-        return self._flat(problem, belongs[:, :, None] * rows[:, None, :], moment, belongs)
-
     def _flat(self, problem: Problem, sums: Array, moment: Any, counts: Array) -> Array:
         """Values in one row; only the upper half of the moment is read."""
         parts = [sums.reshape(*sums.shape[:-2], -1)]
@@ -396,6 +385,8 @@ class MeanGradient(Query):
         Public map of the rows, which moves no two of them further apart.
     """
 
+    additive: ClassVar[bool] = True
+
     theta: Array
     sigma: float = 1.0
     clip: float | None = None
@@ -458,12 +449,9 @@ class MeanGradient(Query):
     def values(self, problem: Problem, records: Records) -> Array:
         return self.together([self], problem, records)[0]
 
-    def terms(self, problem: Problem, records: Records) -> Array:
-        return self.together([self], problem, records, terms=True)[0]
-
     @classmethod
     def together(
-        cls, queries: Sequence[Any], problem: Problem, records: Records, *, terms: bool = False
+        cls, queries: Sequence[Any], problem: Problem, records: Records, *, each: bool = False
     ) -> list[Array]:
         """One pass over the records for the queries that see them alike."""
         answers: list[Any] = [None] * len(queries)
@@ -484,9 +472,8 @@ class MeanGradient(Query):
                 )
 
             passes = records.view((problem, *key), make)
-            total = passes.terms(thetas) if terms else passes.sums(thetas)
-            together = total / problem.loss_weights.total
-            by_query = np.moveaxis(together, -3, 0)  # of terms, records come first
+            together = passes.sums(thetas, each=each) / problem.loss_weights.total
+            by_query = np.moveaxis(together, -3, 0)  # with each, records come first
             for position, values in zip(positions, by_query, strict=True):
                 answers[position] = values
         return answers
@@ -528,7 +515,6 @@ class Minimiser(Query):
         Noise scale.
     """
 
-    additive: ClassVar[bool] = False
     what: ClassVar[str] = "noise on the minimiser"
 
     tol: float

@@ -6,12 +6,16 @@ from typing import Any
 
 import numpy as np
 
+from .._parameters import check_option
 from ..privacy.problem import Problem
 from .base import Mechanism
 from .discriminant_rule import likely_counts
 from .kernel import Array, Conversation
 from .queries import Sums
 from .settings import share_of_sums
+
+#: How prototypes use the public class counts.
+COUNT_MODES = ("per_class", "min", "worst")
 
 
 @dataclass(eq=False, repr=False)
@@ -53,6 +57,9 @@ class PrototypePerturbation(Mechanism):
     name = "prototypes"
 
     counts: str = "per_class"
+
+    def check(self) -> None:
+        check_option("counts", self.counts, COUNT_MODES)
 
     def bound(self, problem: Problem, mu: float) -> Sums:
         sizes, weights = problem.class_sizes, problem.sums_weights

@@ -103,7 +103,7 @@ def _parameters_checks(model: Published) -> Iterator[Check]:
     yield Check("parameters", PASS if same else FAIL, shown, "the record's digest")
     shown = f"{record.head}, {record.n_features} features, {record.n_classes} classes"
     yield Check("model", PASS, shown, "shape, labels and counts")
-    follows = isinstance(record.bound, Sums) and model.head()._has_probabilities()
+    follows = isinstance(record.bound, Sums) and hasattr(model.head(), "predict_proba")
     if follows and model.foreign is None and record.rule != TUNING:
         shown = f"{_other_rule(record)}, and may predict otherwise than here"
         basis = "weights follow from the released sums by the rule that the record names"

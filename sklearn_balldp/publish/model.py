@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from sklearn.pipeline import Pipeline
 
 from ..heads import HEADS, Released, Settings
+from ..heads.inspection import head_of, rule_of
 from ..mechanisms import MECHANISMS, OutputPerturbation, Sums, Transcript
 from ..pipelines import parts_of
 from ..privacy.digest import parameters_digest
@@ -101,7 +102,7 @@ class Published:
         public = {"classes_", "class_counts_"}
         public |= {"counts"} if released.problem.class_counts is not None else set()
         arrays = {title: array for title, array in arrays.items() if title not in public}
-        settings, params = released.settings, type(head)._get_param_names()
+        settings, params = released.settings, head.get_params(deep=False)
         if settings.class_embeddings is not None:
             arrays[_VECTORS] = np.asarray(settings.class_embeddings, dtype=np.float64)
         if transcript and released.bound.has_transcript and released.answers:
@@ -159,21 +160,13 @@ class Published:
 
     def head(self) -> Any:
         """The fitted head, made of the record; a foreign one as it is."""
-        record, released = self.record, self.released
-        if self.foreign is not None:
-            head = copy.copy(self.foreign)
-        else:
-            kind = HEADS[record.head]
-            head = kind(**self._parameters(kind))
-            head._check_parameters()
-            released.settings.check(self.labels, released.problem)
-            head.n_features_in_ = record.n_features
-            if self.columns is not None:
-                head.feature_names_in_ = np.array(self.columns, dtype=object)
-        head.classes_, head.released_ = self.labels, released
+        if self.foreign is None:
+            return head_of(self.released, self._parameters(), self.columns)
+        head = copy.copy(self.foreign)
+        head.classes_, head.released_ = self.labels, self.released
         return head
 
-    def _parameters(self, kind: Any) -> dict[str, Any]:
+    def _parameters(self) -> dict[str, Any]:
         """Parameters of the head, which only act at its next fit."""
         record, problem = self.record, self.record.problem
         same = ("radius", "metric", "domain", "norm_bound", "alpha", "fit_intercept")
@@ -192,7 +185,8 @@ class Published:
             params["mechanism"] = OutputPerturbation(sensitivity=method)
         if weights is not None:
             params["class_weight"] = dict(zip(self.labels.tolist(), weights, strict=True))
-        return {name: params[name] for name in kind._get_param_names() if name in params}
+        taken = HEADS[record.head]().get_params(deep=False)
+        return {name: value for name, value in params.items() if name in taken}
 
     @cached_property
     def named_steps(self) -> dict[str, Step]:
@@ -222,7 +216,7 @@ class Published:
                 faults += self._head_faults()
             if not faults:
                 with np.errstate(all="ignore"):
-                    coef, intercept = self.head()._linear_rule()
+                    coef, intercept = rule_of(self.head())
                 if not np.isfinite(coef).all() or np.isnan(intercept).any() or not self.digest:
                     faults = ["values that lead to no scores"]
         except _FAULTS as error:
@@ -237,7 +231,7 @@ class Published:
             sound = f"{', '.join(HEADS)} by {', '.join(MECHANISMS)}"
             yield f"a {record.head} by {record.mechanism}, which is none of {sound}"
             return
-        params = kind._get_param_names()
+        params = kind().get_params(deep=False)
         names = {name for name in SETTINGS if name in params}
         if self.settings.keys() != names:
             yield f"settings that are not {', '.join(sorted(names)) or 'empty'}"

@@ -15,13 +15,8 @@ from sklearn_balldp import (
     ReconstructionAuditor,
 )
 from sklearn_balldp.audit import FailedGuaranteeWarning, attacks
-from sklearn_balldp.audit.attacks import (
-    Candidates,
-    normalised,
-    run_trials,
-    transcript_log_posterior,
-)
-from sklearn_balldp.audit.noise_tests import standardised
+from sklearn_balldp.audit.attacks import Candidates, normalised, run_trials
+from sklearn_balldp.heads.inspection import records_of
 from sklearn_balldp.mechanisms import MeanGradient, Records, Sums, drive
 from sklearn_balldp.privacy import Noise
 
@@ -78,44 +73,6 @@ def written_out(released, answers, datasets, prior):
     return logs - np.logaddexp.reduce(logs)
 
 
-@pytest.mark.parametrize(
-    ("Head", "clip", "n_classes", "start"),
-    [
-        (BallDPLogisticRegression, 0.2, 3, "zero"),
-        (BallDPLogisticRegression, None, 2, "statistics"),
-        (BallDPSquaredHingeSVC, None, 3, "mean"),
-        (BallDPSquaredHingeSVC, 0.2, 2, "zero"),
-    ],
-)
-def test_posterior_of_a_kept_transcript(Head, clip, n_classes, start):
-    """Against the likelihood written out: every candidate's dataset, every step."""
-    X, y = data(n_classes=n_classes)
-    steps = {"clip": clip, "keep_transcript": True, "start": start}
-    fitted = descent(Head, steps=steps, fit_intercept=True).fit(X, y)
-    rows, codes = X[1:40:n_classes], y[1:40:n_classes]
-    prior = np.random.default_rng(0).dirichlet(np.ones(len(codes)))
-    found = transcript_log_posterior(fitted, X[1:], y[1:], rows, codes, prior)
-    released, records = fitted.released_, fitted._records(X, y)
-    datasets = [with_candidate(records, *one) for one in zip(rows, codes, strict=True)]
-    expected = written_out(released, released.answers, datasets, prior)
-    np.testing.assert_allclose(found, expected, atol=1e-7)
-
-
-def test_posterior_needs_a_transcript_of_records_and_all_others():
-    X, y = data()
-    kept = descent(steps={"keep_transcript": True}).fit(X, y)
-    persons = descent(steps={"keep_transcript": True}, delta=1e-4)
-    persons.fit(X, y, groups=np.arange(len(y)) // 2)
-    for fitted, rows, prior, match in [
-        (descent().fit(X, y), slice(1, None), None, "keep_transcript"),
-        (kept, slice(None), None, "all of them but one"),
-        (kept, slice(1, None), [0.5, 0.6], "prior"),
-        (persons, slice(1, None), None, "owners or weights"),
-    ]:
-        with pytest.raises(ValueError, match=match):
-            transcript_log_posterior(fitted, X[rows], y[rows], X[:2], y[:2], prior)
-
-
 HEADS = {
     "prototypes": BallDPRidgePrototype(4.0, radius=0.8),
     "an absent class": BallDPRidgePrototype(4.0, radius=0.8, classes=range(4)),
@@ -125,6 +82,8 @@ HEADS = {
     ),
     "minimiser": BallDPLogisticRegression(4.0, radius=0.8, mechanism="output", alpha=0.05),
     "descent": descent(steps={"n_steps": 3, "start": "statistics"}),
+    "unclipped": descent(steps={"n_steps": 3, "clip": None}),
+    "hinge": descent(BallDPSquaredHingeSVC, steps={"n_steps": 3, "clip": 0.2, "start": "mean"}),
 }
 
 
@@ -135,7 +94,7 @@ def test_trials_are_scored_by_the_likelihood_of_their_path(name, alone, monkeypa
         monkeypatch.setattr(attacks, "_VALUES", 1)
     X, y = data(60)
     fitted = HEADS[name].fit(X, y)
-    released, records = fitted.released_, fitted._records(X, y)
+    released, records = fitted.released_, records_of(fitted, X, y)
     rows, codes = X[:5], np.full(5, records.codes[0])
     candidates = Candidates(released.problem, records.without([0]), rows[:, None], codes[:, None])
     truths, rng, samplers = [1 + i % 4 for i in range(6)], np.random.default_rng(0), []
@@ -180,8 +139,8 @@ def test_candidates_are_datasets(name):
     """Values of every kind of query for several records, against whole neighbours."""
     X, y = data(60)
     fitted = HEADS[name].fit(X, y)
-    released, some, query = fitted.released_, fitted._records(X, y), fitted.released_.bound
-    if name == "descent":
+    released, some, query = fitted.released_, records_of(fitted, X, y), fitted.released_.bound
+    if query.has_transcript:
         some = Records(some.X, some.codes, np.random.default_rng(0).uniform(0.5, 2.0, len(X)))
         query = MeanGradient(np.ones((3, 7)), clip=0.3, constant=1.0)
     places = np.array([0, 3, 6])
@@ -206,7 +165,7 @@ def test_deviates_of_bare_and_of_large_values():
     flat = {"n_classes": 1, "n_features": 2, "class_counts": (60,), "sums_weights": None}
     problem = replace(problem, **flat)
     values = 1e6 + np.array([[0.0, 0.0], [1e-3, 0.0], [0.0, 2e-3]])
-    found, _ = standardised(Sums(sigma=1e-3), problem, values[1], values)
+    found, _ = Sums(sigma=1e-3).standardised(problem, values[1], values)
     np.testing.assert_allclose(np.vecdot(found, found), [1.0, 0.0, 5.0], rtol=1e-6, atol=1e-12)
 
     class Half(Sums):
@@ -214,12 +173,12 @@ def test_deviates_of_bare_and_of_large_values():
             return np.array([1.0, 0.0])
 
     values = np.array([[1.0, 2.0], [1.0, 2.0], [1.0, 3.0]])
-    found, silent = standardised(Half(), problem, np.array([0.5, 2.0]), values)
+    found, silent = Half().standardised(problem, np.array([0.5, 2.0]), values)
     assert silent.tolist() == [False, True]
     logs = normalised(-0.5 * np.vecdot(found, found))
     assert np.isneginf(logs).tolist() == [False, False, True]
     assert np.exp(logs).sum() == pytest.approx(1.0)
-    other, _ = standardised(Half(), problem, np.array([0.5, 4.0]), values)
+    other, _ = Half().standardised(problem, np.array([0.5, 4.0]), values)
     with pytest.raises(ValueError, match="no candidate explains"):
         normalised(-0.5 * np.vecdot(other, other))
 

@@ -25,6 +25,7 @@ from sklearn_balldp.audit.noise_tests import (
     noise_checks,
     weight_checks,
 )
+from sklearn_balldp.heads.inspection import records_of
 from sklearn_balldp.mechanisms import Mechanism, Sums
 from sklearn_balldp.privacy import Noise
 from sklearn_balldp.privacy.bounds import Promised
@@ -80,7 +81,7 @@ def fitted(name, **params):
 
 
 def checks(head, *rows, released=None, **options):
-    return weight_checks(released or head.released_, head._records(*(rows or data())), **options)
+    return weight_checks(released or head.released_, records_of(head, *(rows or data())), **options)
 
 
 def verdicts(head, *rows, **options):
@@ -230,7 +231,7 @@ def test_noise_used_twice_is_convicted(name, sign):
 
 def test_noise_of_an_earlier_release_is_convicted():
     earlier, head = fitted("prototypes"), fitted("prototypes")
-    records = head._records(*data())
+    records = records_of(head, *data())
     values = head.released_.bound.values(head.released_.problem, records)
     again = replace(head.released_, answers=(2.0 * values - earlier.released_.answers[0],))
     assert verdicts(head, released=again)["reuse of noise"] == PASS
@@ -281,7 +282,7 @@ def test_a_shift_along_the_solution_is_convicted():
     """Shrunken weights: noise of the right scale around the wrong place."""
     head = fitted("softmax", epsilon=200.0)
     query = head.released_.bound
-    values = query.values(head.released_.problem, head._records(*data()))
+    values = query.values(head.released_.problem, records_of(head, *data()))
     moved = head.released_.answers[0] + 12.0 * query.sigma * values / np.linalg.norm(values)
     assert verdicts(head)["mean of the noise"] == PASS
     shifted = replace(head.released_, answers=(moved,))
@@ -507,7 +508,7 @@ def test_the_owner_computes_the_gradients_of_the_fit(noise_free, dtype, n_classe
     head = BallDPLogisticRegression(1e6, radius=1e-3, mechanism=kept).fit(X, y)
     wider = (X, X.astype(np.float64)) if n_steps > 1 and dtype != np.float64 else (X,)
     for rows in wider:
-        found = deviates_of(head.released_, head._records(rows, y))
+        found = deviates_of(head.released_, records_of(head, rows, y))
         assert not isinstance(found, Check), found
         assert not any(z.any() for z in found.blocks)
 
@@ -516,7 +517,7 @@ def test_the_owner_computes_the_gradients_of_the_fit(noise_free, dtype, n_classe
 def test_the_conversation_held_again_is_honest_and_another(name):
     """Fresh noise around the same records, and the release itself stays as it is."""
     head = fitted(name)
-    released, records = head.released_, head._records(*data())
+    released, records = head.released_, records_of(head, *data())
     kept = released.values.copy()
     again = answer_again(released, records, Noise())
     assert set(verdicts(head, released=again).values()) == {PASS}

@@ -123,7 +123,7 @@ def test_a_frozen_model_needs_the_owners():
     for rows, owners, match in [
         (slice(None), None, "not those of the fit"),
         (slice(None), others, "not those of the fit"),
-        (slice(-1), groups[:-1], "not of all of its records"),
+        (slice(-1), groups[:-1], "fitted on 400: pass all records"),
         (slice(-1), groups, "groups must hold one value"),
     ]:
         with pytest.raises(ValueError, match=match):

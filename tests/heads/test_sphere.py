@@ -5,9 +5,11 @@ import itertools
 import numpy as np
 import pytest
 from head_cases import (
+    asked,
     exact_log_posterior,
     head_of,
     of_any_length,
+    records_of,
     refused,
     rows,
 )
@@ -18,7 +20,7 @@ from sklearn_balldp import (
     RadiusPolicy,
     ReconstructionAuditor,
 )
-from sklearn_balldp.audit.attacks import transcript_log_posterior
+from sklearn_balldp.audit.attacks import Candidates, normalised
 from sklearn_balldp.mechanisms import gradients
 from sklearn_balldp.rows import rows_in_domain
 from sklearn_balldp.rows.passes import copy_rows
@@ -123,8 +125,13 @@ def test_the_posterior_of_candidates_is_exact_and_an_audit_holds():
     candidates = X[7] * (1.0 + 0.5 * np.random.default_rng(0).standard_normal((5, D)))
     # What points the same way is the same record.
     candidates[0], candidates[1] = X[7], 1e-5 * X[7]
-    others = np.arange(N) != 7
-    logs = transcript_log_posterior(head, X[others], y[others], candidates, np.full(5, y[7]))
+    problem, others = head.released_.problem, records_of(head, X, y).without([7])
+    places = Candidates(problem, others, candidates[:, None], np.full((5, 1), y[7]))
+    logs = np.zeros(5)
+    for query, noisy in asked(head):
+        standard, _ = query.standardised(problem, noisy, places.values([query])[0])
+        logs -= 0.5 * (standard.reshape(5, -1) ** 2).sum(axis=1)
+    logs = normalised(logs)
     assert logs[0] == pytest.approx(logs[1], abs=1e-6)
     assert np.argmax(logs) in (0, 1)
     np.testing.assert_allclose(logs, exact_log_posterior(head, X, y, 7, candidates), atol=1e-6)

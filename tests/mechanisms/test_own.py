@@ -19,7 +19,7 @@ from sklearn_balldp import (
 )
 from sklearn_balldp.accounting import BudgetExceededError
 from sklearn_balldp.audit import FailedGuaranteeWarning
-from sklearn_balldp.audit.attacks import answer_again
+from sklearn_balldp.audit.attacks import Candidates, answer_again
 from sklearn_balldp.mechanisms import (
     PROVED,
     MeanGradient,
@@ -80,10 +80,6 @@ class Means(Query):
     def values(self, problem, records):
         sums = Sums().values(problem, records).reshape(self.shape(problem))
         return self.scale * sums / problem.n_samples
-
-    def terms(self, problem, records):
-        terms = Sums().terms(problem, records).reshape(-1, *self.shape(problem))
-        return self.scale * terms / problem.n_samples
 
     def theorem(self, problem):
         return "t / n: class sums over the number of records"
@@ -235,6 +231,31 @@ def fails(mechanism, match, error=ValueError):
 
 def overriding(**methods):
     return type("Broken", (ClassMeans,), {"bound": ClassMeans.bound, **methods})()
+
+
+class Added(Means):
+    """It says that it is a sum over records, so that audits need fewer passes."""
+
+    additive: ClassVar[bool] = True
+
+
+class Lengths(Means):
+    """No sum over records, of which it says nothing."""
+
+    def values(self, problem, records):
+        return np.hypot(super().values(problem, records), 0.1)
+
+
+def test_candidates_of_any_query_are_data_sets():
+    """A query that says nothing of itself is asked of whole data sets."""
+    X, y = rows()
+    problem, records = head_of().fit(X, y).released_.problem, Records(X, y)
+    places, codes = X[[3, 6, 9], None], y[[3, 6, 9], None]
+    for query in (Means(), Added(), Lengths()):
+        (found,) = Candidates(problem, records.without([0]), places, codes).values([query])
+        for values, row in zip(found, places[:, 0], strict=True):
+            whole = Records(np.vstack([row, X[1:]]), y)
+            np.testing.assert_allclose(values, query.values(problem, whole), rtol=0, atol=1e-14)
 
 
 def test_another_conversation_needs_a_bound_of_its_own():

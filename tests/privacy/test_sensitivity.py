@@ -12,7 +12,7 @@ from sklearn_balldp import BallDPRidgePrototype
 from sklearn_balldp.heads.plan import _of_classes
 from sklearn_balldp.mechanisms.sums import PrototypePerturbation, class_sums
 from sklearn_balldp.privacy.problem import Problem
-from sklearn_balldp.privacy.sensitivity import moment_sensitivity, prototype_sensitivity
+from sklearn_balldp.privacy.sensitivity import moment_sensitivity
 
 DOMAINS = ["ball", "sphere"]
 
@@ -251,13 +251,6 @@ def test_same_label_substitutions(noise_free, radius):
         # What the noise gives, whatever it was made for.
         together = np.linalg.norm(shifts / np.asarray(release.sigma), axis=1).max()
         assert 0.99 * release.mu <= together <= release.mu
-    # Prototypes that are released themselves: in other modes the noise of all is that of one.
-    for mode, n in (("per_class", np.array(COUNTS)), ("min", 1), ("worst", 1)):
-        alone = prototype_sensitivity(radius, [*COUNTS, 0], alpha=ALPHA, mode=mode)
-        expected = 2 * radius / (2 * n + ALPHA * len(Y))
-        np.testing.assert_allclose(
-            alone, np.append(expected, 0.0) if mode == "per_class" else expected
-        )
 
 
 def test_label_changes(noise_free):
@@ -270,10 +263,3 @@ def test_label_changes(noise_free):
             shift = head.fit(X, Y).released_.values - head.fit(moved, labels).released_.values
             largest = max(largest, float(np.linalg.norm(shift)) / head.release_.bound.sigma)
         assert 0.99 * head.release_.mu <= largest <= head.release_.mu
-
-
-def test_bound_refuses_what_it_cannot_bound():
-    with pytest.raises(ValueError, match="counts must be one of"):
-        prototype_sensitivity(0.5, [3, 4], alpha=0.1, mode="mean")
-    with pytest.raises(ValueError, match="norm_bound"):
-        prototype_sensitivity(0.5, [3, 4], alpha=0.1, label_change=True)

@@ -194,10 +194,10 @@ def test_forgeries_that_rows_convict(monkeypatch, name, factor):
 def test_wrong_rows():
     head = fitted("prototypes")
     X, y = data()
-    assert failed(verify(head, private=(X[:-2], y[:-2]))) == ["rows"]
+    for n in (-1, -2):
+        assert failed(verify(head, private=(X[:n], y[:n]))) == ["rows"]
     assert failed(verify(head, private=(X, np.roll(y, 1)))) != []
     assert failed(verify(head, private=(X, np.zeros_like(y)))) == ["rows"]
-    assert lines(verify(head, private=(X[:-1], y[:-1])))["rows"] == "CANNOT CHECK"
     assert failed(verify(head, private=data(seed=3)))
 
 
