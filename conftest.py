@@ -16,7 +16,11 @@ LIBRARIES = (
     "torchvision",
 )
 #: What a machine may lack.
-MACHINE = ("this system does not fork", "this system is not POSIX")
+MACHINE = (
+    "this system does not fork",
+    "this system is not POSIX",
+    "this system permits no new PID namespace",
+)
 REASONS = {*(f"needs {name}" for name in LIBRARIES), *MACHINE}
 
 

@@ -41,6 +41,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::sklearn_balldp.audit.PooledPrep
 
 #: Folders of one run of the generators; the long run takes 10,000.
 N_FILES = int(os.environ.get("BALLDP_HOSTILE_FILES", "300"))
+#: Of this process: what else runs on the machine does not count.
 SECONDS, BYTES = 10.0, 2**30
 N, D, K = 90, 8, 3
 ROWS = "0123456789abcdef" * 20
@@ -341,10 +342,10 @@ def test_lengths_are_checked_before_anything_is_computed(honest, forged):
     record = json.loads((honest / "descent" / "release.json").read_text())
     for size in (10_000, 100_000):
         long = {**record, "bound": {**record["bound"], "shares": [1.0 / size] * size}}
-        begin = time.monotonic()
+        begin = time.process_time()
         status, lines, _ = run(forged("descent", release=json_text(resealed(long))))
         assert status == 1, lines
-        assert time.monotonic() - begin < SECONDS
+        assert time.process_time() - begin < SECONDS
 
 
 def test_texts_of_a_record_are_shown_escaped(honest):
@@ -406,7 +407,7 @@ BEFORE = peak_memory()
 
 def check_end(folder):
     """Whatever a folder holds, the check ends in a report or in one line."""
-    begin = time.monotonic()
+    begin = time.process_time()
     status, lines, error = run(folder)
     assert status in (0, 1, 2)
     assert "Traceback" not in error
@@ -417,7 +418,7 @@ def check_end(folder):
         load(folder, encoder=SentenceEncoder("own"))
     with contextlib.suppress(ValueError):
         str(Release.from_dict(json.loads((folder / "release.json").read_bytes())).card())
-    assert time.monotonic() - begin < SECONDS
+    assert time.process_time() - begin < SECONDS
     assert peak_memory() - BEFORE < BYTES
     return status, lines
 
