@@ -147,15 +147,12 @@ in_new_namespace(parent)
 """
 
 
-NO_NAMESPACE = "this system permits no new PID namespace"
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason=NO_NAMESPACE)
+@pytest.mark.skipif(sys.platform != "linux", reason="this system permits no new PID namespace")
 def test_a_child_with_the_number_of_its_parent_draws_its_own_noise():
     """Both are the first process of their namespace, so that no number tells them apart."""
     ran = subprocess.run([sys.executable, "-c", IN_TWO_NAMESPACES], capture_output=True, text=True)
     if ran.returncode in (errno.EPERM, errno.ENOSYS, errno.ENOSPC):
-        pytest.skip(NO_NAMESPACE)
+        pytest.skip("this system permits no new PID namespace")
     assert ran.returncode == 0, ran.stderr
     child, parent = (line.split() for line in ran.stdout.splitlines())
     assert child[0] == parent[0] == "1"
