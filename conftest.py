@@ -52,6 +52,15 @@ def checked(report):
     return report
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Each file's tests run in one process, so that what they share is made once."""
+    from xdist.scheduler import LoadFileScheduling
+
+    config.option.loadscopereorder = False  # the longest files are not those of the fewest tests
+    return LoadFileScheduling(config, log) if config.option.dist == "load" else None
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport():
     return checked((yield))
