@@ -16,7 +16,12 @@ LIBRARIES = (
     "torchvision",
 )
 #: What a machine may lack.
-MACHINE = ("this system does not fork", "this system is not POSIX")
+MACHINE = (
+    "this system does not fork",
+    "this system is not POSIX",
+    "this system permits no new PID namespace",
+    "this BLAS has one thread",
+)
 REASONS = {*(f"needs {name}" for name in LIBRARIES), *MACHINE}
 
 
@@ -45,6 +50,15 @@ def checked(report):
             report.outcome = "failed"
             report.longrepr = f"skipped for a reason that conftest.py does not list: {reason}"
     return report
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Each file's tests run in one process, so that what they share is made once."""
+    from xdist.scheduler import LoadFileScheduling
+
+    config.option.loadscopereorder = False  # the longest files are not those of the fewest tests
+    return LoadFileScheduling(config, log) if config.option.dist == "load" else None
 
 
 @pytest.hookimpl(wrapper=True)

@@ -5,6 +5,7 @@ import dataclasses
 import functools
 import importlib
 import json
+import os
 import re
 import shutil
 import warnings
@@ -154,8 +155,10 @@ def test_cells_of_other_data_or_of_a_quick_run_are_refused(folder, measured, tmp
         run(folder, measured, "--only", "calibration")
 
 
+@pytest.mark.skipif(os.name != "posix", reason="this system is not POSIX")
 def test_a_folder_serves_one_run(folder, tmp_path):
-    fcntl = pytest.importorskip("fcntl")
+    import fcntl
+
     with (tmp_path / ".lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         with pytest.raises(SystemExit, match="in use by another run"):

@@ -31,7 +31,7 @@ def run(tmp_path_factory):
 
 def test_the_package_runs_as_the_command():
     given = [sys.executable, "-m", "sklearn_balldp", "--help"]
-    done = subprocess.run(given, capture_output=True, text=True, check=True, timeout=120)
+    done = subprocess.run(given, capture_output=True, text=True, check=True)
     assert done.stderr == ""
     assert done.stdout.startswith("usage: balldp")
 

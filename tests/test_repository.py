@@ -1,7 +1,9 @@
 """Files of the repository that no code reads, but people and machines do."""
 
+import ast
 import configparser
 import re
+import runpy
 import shutil
 import subprocess
 import sys
@@ -47,7 +49,7 @@ def test_ci_runs_the_pythons_that_the_package_names(setup):
 def test_ci_runs_the_readmes_commands_where_nothing_else_is_installed():
     parts = (ROOT / ".ci" / "run").read_text().split("\nbegin ")
     own = [part for part in parts if "eval " in part]
-    assert len(own) == 2
+    assert len(own) == 4
     assert not [part for part in own if "pip install" in part]
 
 
@@ -113,6 +115,24 @@ def test_unlisted(): pass
 def test_missing():
     pytest.importorskip("no_such_library")
 """
+
+
+def reasons(tree):
+    """Why a file's tests may be skipped, in words."""
+    for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
+        name = getattr(call.func, "attr", "")
+        given = [word.value for word in call.keywords if word.arg == "reason"]
+        if name in ("skip", "skipif"):
+            (reason,) = given or call.args[:1]
+            yield reason.value
+
+
+def test_every_reason_to_skip_is_listed():
+    """A machine that lacks nothing skips none of them, and shows no reason that is missing."""
+    listed = runpy.run_path(str(ROOT / "conftest.py"))["MACHINE"]
+    texts = [path.read_text("utf-8") for path in (ROOT / "tests").rglob("*.py")]
+    found = {reason for text in texts for reason in reasons(ast.parse(text))}
+    assert found == set(listed)
 
 
 def test_a_skip_needs_a_listed_reason(tmp_path):

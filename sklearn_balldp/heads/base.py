@@ -31,6 +31,7 @@ from .._validation import (
     all_or_nothing,
     check_complete,
     complete_labels,
+    fixed_width,
     validated,
 )
 from ..accounting.accountant import check_accountant
@@ -261,7 +262,7 @@ class BaseBallDPClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         check_complete("classes", listed, "leave them out")
         declared = classes = np.empty(0)
         with contextlib.suppress(TypeError, ValueError):
-            declared = np.asarray(listed)
+            declared = fixed_width(np.asarray(listed))
             classes = np.unique(declared)
         if declared.ndim != 1 or len(classes) < 2:
             raise ValueError(

@@ -167,5 +167,6 @@ def test_no_candidate_has_one_row_in_two_places(strategy, any_label):
         assert support.positions.shape == (4, 5)
         for positions in (support.positions, support.positions.T):
             assert all(len(set(some)) == len(some) for some in positions.tolist())
-        np.testing.assert_array_equal(support.rows, PUBLIC[0][support.positions])
+        # Projected onto the ball, a row of norm one may move in its last bits.
+        np.testing.assert_allclose(support.rows, PUBLIC[0][support.positions], rtol=1e-14)
         np.testing.assert_array_equal(support.codes, PUBLIC[1][support.positions])

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 from head_cases import HIDDEN, refused
 from sklearn.base import clone
+from sklearn.metrics import accuracy_score
 
 from sklearn_balldp import (
     BallDPLinearDiscriminant,
@@ -279,3 +280,7 @@ def test_texts_that_look_like_nothing_are_labels(values):
     head = BallDPRidgePrototype(radius=0.5, delta=1e-3).fit(np.eye(3), values, groups=values)
     assert head.classes_.tolist() == sorted(values)
     assert head.release_.n_units == 3
+    declared = BallDPRidgePrototype(radius=0.5, delta=1e-3, classes=values).fit(np.eye(3), values)
+    for fitted in (head, declared):
+        # What it predicts can be scored: scikit-learn takes no texts of variable width.
+        assert 0.0 <= accuracy_score(list(values), fitted.predict(np.eye(3))) <= 1.0

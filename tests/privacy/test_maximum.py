@@ -76,7 +76,7 @@ def test_a_bound_that_never_becomes_tight_ends_the_search():
     def loose(low, high):
         return np.where((low == high).all(axis=0), 1.0, 3.0)
 
-    started = time.perf_counter()
+    started = time.process_time()
     assert certified_maximum(loose, [0.0], [1.0], **SETTINGS) == 3.0
     assert certified_maximum(loose, [0.0], [1.0], n_cells=1, excess=0.1, max_cells=0) == 3.0
-    assert time.perf_counter() - started < 20
+    assert time.process_time() - started < 20

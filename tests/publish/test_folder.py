@@ -234,10 +234,10 @@ def test_what_could_be_taken_for_the_card_is_weak(copied, old, new, odd):
 @pytest.mark.parametrize("place", ["FILL IN", "## In short"])
 def test_long_texts_are_not_parsed(copied, place):
     """What is slow to read in Markdown, above the card and in it."""
-    begin = time.monotonic()
+    begin = time.process_time()
     replaced("README.md", place, 2**22 * "![")(copied)
     verify(copied)
-    assert time.monotonic() - begin < 10.0
+    assert time.process_time() - begin < 10.0
 
 
 def test_an_honest_text_above_the_card_is_no_weak_line(copied):

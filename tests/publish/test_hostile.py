@@ -6,7 +6,6 @@ import json
 import os
 import random
 import re
-import resource
 import sys
 import time
 from dataclasses import replace
@@ -36,11 +35,17 @@ from sklearn_balldp.publish.files import README, json_text
 from sklearn_balldp.publish.folder import readme
 from sklearn_balldp.publish.model import Published
 
+try:
+    import resource
+except ImportError:  # memory is counted on POSIX alone
+    resource = None
+
 # Steps that learned from rows: save says so.
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn_balldp.audit.PooledPreprocessingWarning")
 
 #: Folders of one run of the generators; the long run takes 10,000.
 N_FILES = int(os.environ.get("BALLDP_HOSTILE_FILES", "300"))
+#: Of this process: what else runs on the machine does not count.
 SECONDS, BYTES = 10.0, 2**30
 N, D, K = 90, 8, 3
 ROWS = "0123456789abcdef" * 20
@@ -341,10 +346,10 @@ def test_lengths_are_checked_before_anything_is_computed(honest, forged):
     record = json.loads((honest / "descent" / "release.json").read_text())
     for size in (10_000, 100_000):
         long = {**record, "bound": {**record["bound"], "n_steps": size}}
-        begin = time.monotonic()
+        begin = time.process_time()
         status, lines, _ = run(forged("descent", release=json_text(resealed(long))))
         assert status == 1, lines
-        assert time.monotonic() - begin < SECONDS
+        assert time.process_time() - begin < SECONDS
 
 
 def test_texts_of_a_record_are_shown_escaped(honest):
@@ -396,6 +401,8 @@ HOSTILE = st.one_of(
 
 
 def peak_memory():
+    if resource is None:
+        return 0
     # Linux counts in kilobytes.
     scale = 1 if sys.platform == "darwin" else 2**10
     return scale * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -406,7 +413,7 @@ BEFORE = peak_memory()
 
 def check_end(folder):
     """Whatever a folder holds, the check ends in a report or in one line."""
-    begin = time.monotonic()
+    begin = time.process_time()
     status, lines, error = run(folder)
     assert status in (0, 1, 2)
     assert "Traceback" not in error
@@ -417,7 +424,7 @@ def check_end(folder):
         load(folder, encoder=SentenceEncoder("own"))
     with contextlib.suppress(ValueError):
         str(Release.from_dict(json.loads((folder / "release.json").read_bytes())).card())
-    assert time.monotonic() - begin < SECONDS
+    assert time.process_time() - begin < SECONDS
     assert peak_memory() - BEFORE < BYTES
     return status, lines
 
