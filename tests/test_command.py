@@ -327,6 +327,19 @@ def test_a_ledger_counts_the_fit_and_keeps_its_limit(balldp):
     assert "spent epsilon 1 for one record at any distance; delta" in shown
 
 
+@pytest.mark.parametrize("page", ["publish", "command", "people"])
+def test_pages_name_options_that_exist(page, capsys):
+    """One promised a limit that no option set."""
+    for command in ("plan", "train", "verify", "predict"):
+        with pytest.raises(SystemExit):
+            main([command, "--help"])
+    option = re.compile(r"--[a-z][a-z-]+")
+    text = (Path(__file__).parents[1] / "docs" / f"{page}.md").read_text(encoding="utf-8")
+    named, exist = (set(option.findall(words)) for words in (text, capsys.readouterr().out))
+    assert named - {"--help"} <= exist
+    assert page != "publish" or {"--ledger", "--limit"} <= named
+
+
 @pytest.mark.parametrize(
     ("options", "match"),
     [

@@ -298,8 +298,8 @@ class Ledger:
         spent, cost = (epsilon_from_mu(mu_of(part), terms.delta) for part in (earlier, [charge]))
         where = "at any distance" if terms.radius is None else f"within {terms.radius:g}"
         told = ""
-        if getattr(record, "radius_source", "number") != "declared":
-            # What a radius costs tells it, and that one was read off private rows.
+        # What a radius costs tells it: those were read off private rows.
+        if getattr(record, "radius_source", "") not in ("declared", "seeded"):
             told = f": it costs epsilon={cost:.4g} {where}, where this ledger counts"
             if isinstance(record, Release) and record.radius < (terms.radius or math.inf):
                 own = record.guarantee().epsilon

@@ -120,17 +120,17 @@ def check_rising(
     ValueError
         If mu falls from one radius to a larger one, or is negative or no number.
     """
-    near, least = 0.0, 0.0
+    least = 0.0
     for radius in sorted(radii):
         mu = bound.mu(problem, radius, labels)
         # What is no number fails too. Rounding may take the last digits.
         if not mu >= least * (1.0 - 1e-9):
             raise ValueError(
-                f"{type(bound).__name__}: its mu is {mu!r} at radius {radius:g}, and {least!r} at "
-                f"radius {near:g}, which is smaller; mu_at must be a number that does not fall as "
-                "the radius grows. Nothing was released."
+                f"{type(bound).__name__}: its mu goes from {least!r} to {mu!r} as the radius "
+                "grows; mu_at must be a number that does not fall as the radius grows. Nothing "
+                "was released."
             )
-        near, least = radius, mu
+        least = mu
     return least
 
 

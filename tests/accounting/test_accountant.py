@@ -8,6 +8,7 @@ import json
 import math
 import multiprocessing
 import pickle
+import re
 import threading
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import nullcontext, suppress
@@ -299,7 +300,7 @@ def test_what_is_refused_before_a_query_is_not_counted(counts):
 @pytest.mark.parametrize(
     "places",
     [
-        ("mechanisms.Sums.values", "radius.project_onto_ball", "accounting.scoring.accuracy_score"),
+        ("mechanisms.Sums.values", "radius.rows_to_read", "accounting.scoring.accuracy_score"),
         ("privacy.noise.Noise.__call__", "radius.private_quantile"),
     ],
 )
@@ -525,6 +526,15 @@ def test_declared_radii_are_conditional(monkeypatch):
         model.fit(X, Y, **given)
         assert accountant.total().private == "conditional"
         assert accountant.total().n_releases == number
+    tight = PrivacyAccountant(limit=0.5)
+    with pytest.raises(BudgetExceededError) as refusal:
+        head_of(tight, radius=policy.set_params(accountant=None)).fit(X, Y)
+    # Not even by what it costs: it was read off private rows.
+    assert not re.search("costs|alone", str(refusal.value))
+    with pytest.raises(
+        BudgetExceededError, match=r"costs epsilon=.*own epsilon=1 holds within 0\.5"
+    ):
+        head_of(tight).fit(X, Y)
     monkeypatch.setattr("sklearn_balldp.radius.same_label_quantile", interrupted)
     for model in (policy, head_of(radius=clone(policy))):
         accountant = PrivacyAccountant(radius=0.2).attach(model).accountant
