@@ -11,6 +11,7 @@ import warnings
 from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ._parameters import check_option, check_positive, check_share, is_real
 from ._validation import all_or_nothing, caller_level, validated
-from .accounting import OtherRelease, PrivacyAccountant, charged
+from .accounting import OtherRelease, PrivacyAccountant, count
 from .accounting.accountant import check_accountant
 from .adjacency import METRICS
 from .distances import edit_quantile, private_quantile, same_label_quantile
@@ -38,6 +39,8 @@ FEW_ROWS = 5
 _SPHERE_TOLERANCE = 1e-6
 #: Most private rows that a policy reads (but it reads at least two of each class).
 MAX_ROWS_READ = 2**16
+#: Reads rows and their labels, or rows before and after an edit.
+Reader = Callable[[], tuple[NDArray[np.floating], NDArray[Any]]]
 
 
 @dataclass(frozen=True)
@@ -233,7 +236,8 @@ class RadiusPolicy(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         in_ball = {"metric": self.metric, "norm_bound": self.norm_bound}
         if self.source == "edits":
             pair = (X, y) if X_public is None and y_public is None else (X_public, y_public)
-            return self._choose(*checked_edits(self, *pair), **in_ball, record=record)
+            edits = checked_edits(self, *pair)
+            return self._choose(lambda: edits, **in_ball, record=record)
         if record is not None:
             raise ValueError(
                 f"record is for source='edits'; source={self.source!r} has no use for it: leave it "
@@ -245,43 +249,52 @@ class RadiusPolicy(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
                     "source='reference' needs X_public and y_public, public rows given by name: "
                     "fit(X_public=rows, y_public=labels); or choose source='declared' or 'private'."
                 )
-            return self._choose(*validated(self, X_public, y_public, in_memory=True), **in_ball)
+            public = validated(self, X_public, y_public, in_memory=True)
+            return self._choose(lambda: public, **in_ball)
         if X is None or y is None:
             if X is not None:
                 raise ValueError("requires y to be passed, but the target y is None.")
             raise ValueError(f"source={self.source!r} needs X and y: pass them to fit.")
-        rows = rows_to_read(self, *validated(self, X, y))
-        declared = OtherRelease("radius", private="conditional", labels="public", unit="record")
-        with charged(self.accountant if self.source == "declared" else None, declared):
-            return self._choose(*rows, **in_ball, accountant=self.accountant)
+        read = partial(rows_to_read, self, *validated(self, X, y))
+        return self._choose(read, **in_ball, accountant=self.accountant)
 
     def _choose(
         self,
-        rows: NDArray[np.floating],
-        others: NDArray[Any],
+        read: Reader,
         *,
         metric: str,
         norm_bound: float,
         accountant: PrivacyAccountant | None = None,
+        unit: str = "record",
         record: Any = None,
     ) -> ChosenRadius:
-        """The radius of validated rows and their labels, or of rows before and after an edit."""
+        """The radius of the validated rows and labels, or rows before and after, that it reads."""
         more: dict[str, Any] = {"source": self.source, "norm_bound": float(norm_bound)}
+        seeded = self.source == "private" and self.random_state is not None
         if self.source == "private":
-            more["seeded"], more["epsilon"] = self.random_state is not None, float(self.epsilon)
-            more["draw"] = uuid.uuid4().hex
-            spent = {"epsilon": more["epsilon"], "private": not more["seeded"]}
-            spent |= {"draw": more["draw"], "labels": "public", "unit": "record"}
-            with charged(accountant, OtherRelease("radius", **spent)):
-                value = private_quantile(
-                    project_onto_ball(rows, norm_bound),
-                    others,
-                    self.quantile,
-                    epsilon=more["epsilon"],
-                    norm_bound=norm_bound,
-                    metric=metric,
-                    random_state=self.random_state,
-                )
+            more |= {"seeded": seeded, "epsilon": float(self.epsilon), "draw": uuid.uuid4().hex}
+        if self.source not in _PUBLIC_SOURCES:
+            # Counted before rows are read, and never taken back: what fails may depend on them.
+            spent = OtherRelease(
+                "radius",
+                epsilon=more.get("epsilon", 0.0),
+                private=not seeded if self.source == "private" else "conditional",
+                labels="public",
+                draw=more.get("draw", ""),
+                unit=unit,
+            )
+            count(accountant, spent)
+        rows, others = read()
+        if self.source == "private":
+            value = private_quantile(
+                project_onto_ball(rows, norm_bound),
+                others,
+                self.quantile,
+                epsilon=more["epsilon"],
+                norm_bound=norm_bound,
+                metric=metric,
+                random_state=self.random_state,
+            )
             return ChosenRadius(value, metric, **more)
         quantile = float(self.quantile)
         if self.source == "edits":
@@ -404,7 +417,7 @@ def checked_edits(
 
 def choose_radius(
     radius: Any,
-    rows: Callable[[RadiusPolicy], tuple[NDArray[np.floating], NDArray[Any]]],
+    rows: Callable[[RadiusPolicy], Reader],
     public: Callable[[bool], tuple[NDArray[np.floating], NDArray[Any]] | None],
     *,
     metric: str,
@@ -412,6 +425,7 @@ def choose_radius(
     labels: str,
     domain: str = "ball",
     accountant: PrivacyAccountant | None = None,
+    unit: str = "record",
 ) -> ChosenRadius:
     """Resolve the ``radius`` parameter of a head."""
     frozen = isinstance(radius, FrozenEstimator)
@@ -451,11 +465,14 @@ def choose_radius(
             "all; pass one to both (accountant.attach(head)), or leave out the policy's."
         )
     edits = source == "edits"
-    pair = public(edits) if source in _PUBLIC_SOURCES else rows(policy)
+    how: dict[str, Any] = {"metric": metric, "norm_bound": norm_bound}
+    if source not in _PUBLIC_SOURCES:
+        return policy._choose(rows(policy), **how, accountant=accountant, unit=unit)
+    pair = public(edits)
     if pair is None:
         after = " (records before and after an edit)" if edits else ""
         raise ValueError(
             f"radius: RadiusPolicy(source={source!r}) needs public rows{after}: pass X_public and "
             "y_public to fit, or choose source='declared' or 'private'."
         )
-    return policy._choose(*pair, metric=metric, norm_bound=norm_bound, accountant=accountant)
+    return policy._choose(lambda: pair, **how)

@@ -15,7 +15,7 @@ import pytest
 from PIL import Image
 from sklearn.feature_extraction.text import HashingVectorizer
 
-from sklearn_balldp import PrivacyAccountant
+from sklearn_balldp import BallDPRidgePrototype, PrivacyAccountant
 from sklearn_balldp.classifiers import image_classifier, text_classifier
 from sklearn_balldp.command import COMMANDS, main
 from sklearn_balldp.command.job import HEADS as NAMED
@@ -299,23 +299,77 @@ def test_owners_risk_and_protected_labels(balldp):
     assert release.certificate(0.1) <= 0.4
 
 
-def test_a_ledger_counts_the_fit_and_refuses_it_beyond_its_limit(balldp, capsys):
+def test_a_ledger_counts_the_fit_and_keeps_its_limit(balldp):
     """Not the forecast by public records, which is a fit too."""
     command = "train rows.csv ROWS GOAL --public public.csv --ledger budget --out"
-    ledger = Path("budget")
-    assert "1 release(s) of these records spent epsilon 8 in all" in balldp(f"{command} one")
-    accountant = PrivacyAccountant(ledger)
-    assert (accountant.radius, accountant.total().n_releases) == (0.5, 1)
+    shown = balldp(f"{command} one --limit 20")
+    assert "Ledger    budget is new; its limit is epsilon 20 for one record within 0.5" in shown
+    accountant = PrivacyAccountant("budget")
+    assert (accountant.radius, accountant.limit, accountant.total().n_releases) == (0.5, 20.0, 1)
+    assert (
+        "1 release(s) of these records spent epsilon 8 of the limit 20 for one record within 0.5, "
+        f"and {accountant.total(2.0).epsilon:.4g} at any distance; delta 1e-06, labels public"
+    ) in shown
     assert "ledger" not in Path("one/release.json").read_text()
-    ledger.unlink()
-    PrivacyAccountant(ledger, radius=0.5, limit=10.0)
-    balldp(f"{command} two")
-    assert main(words_of(f"{command} three")) == 2
-    assert "above limit=10.0" in capsys.readouterr().err
-    assert not Path("three").exists()
-    ledger.write_text("no ledger")
-    assert main(words_of(f"{command} four")) == 2
-    assert "no ledger, or cannot be written" in capsys.readouterr().err
+    near = "train rows.csv ROWS --head prototypes --radius 0.1 --ledger budget --epsilon"
+    shown = balldp(f"{near} 1 --out near --limit 20")
+    assert "holds 1 release(s), epsilon 8 of the limit 20 for one record within 0.5" in shown
+    cost = accountant.releases[-1].guarantee(0.5).epsilon
+    assert f"there this fit counts as epsilon {cost:.4g}\n" in shown
+    assert re.search(
+        r"above limit=20\.0 .*2 release.* it costs epsilon=[2-9]\d\.?\d* within 0\.5, where this "
+        r"ledger counts \(its own epsilon=4 holds within 0\.1 alone\)",
+        balldp(f"{near} 4 --out two", 2),
+    )
+    assert not Path("two").exists()
+    shown = balldp("train rows.csv ROWS --radius none --epsilon 1 --ledger any --out any1")
+    assert "any is new, without a limit (--limit EPSILON sets one)" in shown
+    assert "spent epsilon 1 for one record at any distance; delta" in shown
+
+
+@pytest.mark.parametrize("page", ["publish", "command", "people"])
+def test_pages_name_options_that_exist(page, capsys):
+    """One promised a limit that no option set."""
+    for command in ("plan", "train", "verify", "predict"):
+        with pytest.raises(SystemExit):
+            main([command, "--help"])
+    option = re.compile(r"--[a-z][a-z-]+")
+    text = (Path(__file__).parents[1] / "docs" / f"{page}.md").read_text(encoding="utf-8")
+    named, exist = (set(option.findall(words)) for words in (text, capsys.readouterr().out))
+    assert named - {"--help"} <= exist
+    assert page != "publish" or {"--ledger", "--limit"} <= named
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ("--ledger persons", "counts by person, .*--owner COLUMN"),
+        ("--ledger protected", "hides labels: add --labels protected --classes"),
+        ("--ledger full", "above limit=1.0 .*it costs epsilon=8 within 0.5"),
+        ("--ledger other", "differ in norm_bound"),
+        ("--ledger wide --limit 3", "--limit 3: wide was made without a limit"),
+        ("--ledger wide --limit -1", "--limit -1 must be a positive epsilon"),
+        ("--limit 3", "--limit needs --ledger"),
+        ("--ledger new --limit 3", "above limit=3.0"),
+        ("--ledger texts.csv", "is damaged, no ledger, or cannot be written"),
+        ("--ledger .", "is damaged, no ledger, or cannot be written"),
+        ("--ledger folder/new", "--ledger folder/new: its folder is missing"),
+    ],
+)
+def test_a_ledger_is_refused_before_anything_is_embedded(balldp, monkeypatch, options, match):
+    monkeypatch.setattr(SentenceEncoder, "transform", lambda *_: pytest.fail("it was embedded"))
+    table = frame(n=60)
+    table.assign(text=[f"message {i}" for i in range(60)]).to_csv("texts.csv", index=False)
+    PrivacyAccountant("persons", unit="person")
+    PrivacyAccountant("protected", labels="protected")
+    PrivacyAccountant("full", radius=0.5, limit=1.0)
+    PrivacyAccountant("wide", radius=1.0)
+    head = BallDPRidgePrototype(radius=0.5, norm_bound=2.0, accountant=PrivacyAccountant("other"))
+    head.fit(np.eye(384)[:60], table["label"])
+    command = f"train texts.csv --text text --label label GOAL --out model {options}"
+    assert re.search(match, balldp(command, 2))
+    assert not Path("model").exists()
+    assert not Path("new").exists()
 
 
 def test_plan_writes_and_draws_nothing(balldp, monkeypatch):

@@ -39,7 +39,6 @@ class Replay(Noise):
         self._deviate, self._told = deviate, told
 
     def __call__(self, values: ArrayLike, sigma: ArrayLike) -> Array:
-        self.used = True
         given = np.array(values, dtype=np.float64)
         scale = np.array(np.broadcast_to(np.asarray(sigma, dtype=np.float64), given.shape))
         number = len(self.hidden)

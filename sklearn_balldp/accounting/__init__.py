@@ -1,7 +1,7 @@
 """Accounting: the only room with a state, ledgers in which releases are counted."""
 
 from .accountant import PrivacyAccountant, Total, compose_releases
-from .ledger import BudgetExceededError, OtherRelease, charged
+from .ledger import BudgetExceededError, OtherRelease, count
 from .scoring import PrivateAccuracy
 
 __all__ = [
@@ -10,6 +10,6 @@ __all__ = [
     "PrivacyAccountant",
     "PrivateAccuracy",
     "Total",
-    "charged",
     "compose_releases",
+    "count",
 ]

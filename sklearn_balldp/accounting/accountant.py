@@ -12,15 +12,8 @@ from typing import Any
 import numpy as np
 from sklearn.frozen import FrozenEstimator
 
-from .._parameters import check_inside, check_option, check_positive, check_whole, is_real
-from ..adjacency import LABELS
-from ..privacy.gaussian import (
-    LARGEST_EPSILON,
-    compose,
-    epsilon_from_mu,
-    mu_from_budget,
-    mu_from_pure,
-)
+from .._parameters import check_positive, check_whole
+from ..privacy.gaussian import compose, epsilon_from_mu, mu_from_budget
 from ..privacy.release import Release
 from .ledger import (
     Charge,
@@ -31,6 +24,7 @@ from .ledger import (
     charge_of,
     hidden_by_all,
     kinds_of,
+    mu_of,
     pure_of,
 )
 
@@ -175,11 +169,11 @@ def _total(charges: Sequence[Charge], delta: float, radius: float | None) -> Tot
     kinds = kinds_of(charge.kind for charge in charges)
     if radius is None:
         radius = next((kind["full_radius"] for kind in kinds if "full_radius" in kind), None)
-    mus, pure = [charge.mu for charge in charges], pure_of(charges)
-    mu = compose([*mus, *map(mu_from_pure, pure)])
+    mu, pure = mu_of(charges), pure_of(charges)
     epsilon = epsilon_from_mu(mu, delta)
     if pure:
-        summed = (epsilon_from_mu(compose(mus), delta) + sum(pure)) * (1.0 + 2.0**-50)
+        gaussian = epsilon_from_mu(compose(charge.mu for charge in charges), delta)
+        summed = (gaussian + sum(pure)) * (1.0 + 2.0**-50)
         epsilon = min(epsilon, summed)
     return Total(
         len(charges),
@@ -205,10 +199,9 @@ class PrivacyAccountant:
     (``encoder=`` on the heads declares them), which rows do not tell.
 
     The ledger is a file, so that a budget outlives the process that made it. A charge is on disk
-    before any row is touched. It stays if the process is killed, or interrupted after noise was
-    drawn: the total may count too much, and never too little. A fit is refused if the file is
-    missing, locked or another one, and also if it would exceed a limit
-    (:class:`.BudgetExceededError`).
+    before a query reads the rows, and is never taken back, whatever fails then: the total may count
+    too much, and never too little. A fit is refused if the file is missing, locked, edited by hand
+    or another one, and also if it would exceed a limit (:class:`.BudgetExceededError`).
 
     No total covers:
 
@@ -276,22 +269,8 @@ class PrivacyAccountant:
         labels: str | None = None,
         unit: str | None = None,
     ) -> None:
-        if delta is not None:
-            check_inside("delta", delta)
-        if radius is not None:
-            check_positive("radius", radius, ", or None")
-        if limit is not None and not (is_real(limit) and 0.0 < limit <= LARGEST_EPSILON):
-            raise ValueError(f"limit must be a positive epsilon, or None, got {limit!r}.")
-        if labels is not None:
-            check_option("labels", labels, LABELS)
-        if unit is not None:
-            check_option("unit", unit, ("record", "person"))
         terms = {"delta": delta, "radius": radius, "limit": limit, "labels": labels, "unit": unit}
-        asked = {
-            name: value if isinstance(value, str) else float(value)
-            for name, value in terms.items()
-            if value is not None
-        }
+        asked = {name: value for name, value in terms.items() if value is not None}
         lasting = path is not None
         if path is None:
             folder = tempfile.mkdtemp(prefix="balldp-")
@@ -435,7 +414,7 @@ class PrivacyAccountant:
         check_whole("n_fits", n_fits)
         if self.limit is None:
             raise ValueError("limit=None: no budget remains to be planned; pass limit=.")
-        square = mu_from_budget(self.limit, self.delta) ** 2 - self.ledger.mu_squared()
+        square = mu_from_budget(self.limit, self.delta) ** 2 - mu_of(self.ledger.charges()) ** 2
         # Room for the rounding of as many sums.
         mu = math.sqrt(max(square, 0.0) / n_fits) * (1.0 - 1e-9)
         if mu <= 0.0:

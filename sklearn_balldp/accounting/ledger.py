@@ -1,43 +1,56 @@
 """The ledger: a file in which every process counts a release before it is made."""
 
 import contextlib
+import hashlib
 import json
 import math
 import operator
 import os
 import sqlite3
-import tempfile
 import threading
+import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, NamedTuple
+from urllib.parse import quote
 
+import msgspec
+
+from .._parameters import check_inside, check_option, check_positive, is_real
+from ..adjacency import LABELS
 from ..encoder_name import same_encoder
-from ..privacy.gaussian import mu_from_budget, mu_from_pure
+from ..privacy.gaussian import (
+    LARGEST_EPSILON,
+    compose,
+    epsilon_from_mu,
+    mu_from_budget,
+    mu_from_pure,
+)
 from ..privacy.release import Release
 
-#: Seconds that a process waits for others.
-_WAIT = 60.0
+#: Seconds that a process waits for others, and for the terms in a file that another has made.
+_WAIT, _BEGINNING = 60.0, 5.0
 #: What releases must share to be added up at a common radius.
 _SHARED = ("metric", "norm_bound", "domain", "n_features", "full_radius", "encoder")
-# The square of the mu of all; each private radius once, by its largest statement.
-_MU_SQUARED = """
-SELECT TOTAL(mu * mu) + (
-    SELECT TOTAL(largest * largest) FROM (
-        SELECT MAX(mu_of_pure) AS largest FROM charge WHERE pure > 0
-        GROUP BY CASE draw WHEN '' THEN id ELSE draw END
-    )
-) FROM charge
+_TABLES = (
+    "terms (body TEXT)",
+    "charge (id INTEGER PRIMARY KEY AUTOINCREMENT, mu REAL, pure REAL, draw TEXT, kind TEXT)",
+    "record (id INTEGER PRIMARY KEY, body TEXT, seal TEXT)",
+)
+# Numbers that agree unless somebody removed or added rows: SQLite keeps the largest id ever given.
+_NUMBERS = """
+SELECT (SELECT COUNT(*) FROM terms), (SELECT body FROM terms), (SELECT COUNT(*) FROM record),
+    (SELECT TOTAL(seq) FROM sqlite_sequence WHERE name = 'charge'),
+    (SELECT COUNT(*) FROM sqlite_master WHERE type = 'trigger')
 """
-_TABLES = """
-CREATE TABLE terms (body TEXT);
-CREATE TABLE charge (
-    id INTEGER PRIMARY KEY AUTOINCREMENT, mu REAL, pure REAL, draw TEXT, kind TEXT, mu_of_pure REAL
-);
-CREATE TABLE record (id INTEGER PRIMARY KEY, body TEXT);
+_ROWS = """
+SELECT charge.id, mu, pure, draw, kind, body, seal FROM charge LEFT JOIN record USING (id)
+ORDER BY charge.id
 """
+# Of whatever a column may hold, and in another spelling for each.
+_bytes_of = msgspec.msgpack.Encoder().encode
 
 
 # SQLite's locks are the process's: a child that is forked while a thread holds one finds the ledger
@@ -92,6 +105,20 @@ class Terms:
     #: Random: another file at the same path is another ledger.
     name: str = field(default_factory=lambda: uuid.uuid4().hex)
 
+    def __post_init__(self) -> None:
+        check_inside("delta", self.delta)
+        if self.radius is not None:
+            check_positive("radius", self.radius, ", or None")
+        if self.limit is not None and not (
+            is_real(self.limit) and 0.0 < self.limit <= LARGEST_EPSILON
+        ):
+            raise ValueError(f"limit must be a positive epsilon, or None, got {self.limit!r}.")
+        check_option("labels", self.labels, LABELS)
+        check_option("unit", self.unit, ("record", "person"))
+        for name in ("delta", "radius", "limit"):
+            value = getattr(self, name)
+            object.__setattr__(self, name, None if value is None else float(value))
+
 
 class Charge(NamedTuple):
     """What a record adds to a total at one radius: a row of the ledger."""
@@ -103,6 +130,19 @@ class Charge(NamedTuple):
     draw: str
     #: JSON of what it hides, and of what it shares with others.
     kind: str
+
+
+class _Page(NamedTuple):
+    """All that a ledger holds at one moment."""
+
+    terms: Terms
+    charges: list[Charge]
+    #: JSON of the records.
+    bodies: list[str]
+    #: Empty, then after each charge the digest of all that the ledger held.
+    seals: list[str]
+    #: The digest of it all, which goes on with the next charge.
+    digest: Any
 
 
 def charge_of(record: Record, radius: float | None) -> Charge:
@@ -125,6 +165,11 @@ def pure_of(charges: Iterable[Charge]) -> list[float]:
             name = charge.draw or number
             draws[name] = max(charge.pure, draws.get(name, 0.0))
     return list(draws.values())
+
+
+def mu_of(charges: Sequence[Charge]) -> float:
+    """Gaussian differential privacy of all charges together."""
+    return compose([*(charge.mu for charge in charges), *map(mu_from_pure, pure_of(charges))])
 
 
 def kinds_of(texts: Iterable[str]) -> list[dict[str, Any]]:
@@ -178,10 +223,10 @@ class Ledger:
     def __init__(self, path: str, asked: Mapping[str, Any], *, lasting: bool = True) -> None:
         """Open the file, or make it with these terms; a lasting one survives a power cut."""
         self.path, self._lasting = path, lasting
-        if not os.path.exists(path):
-            self._make(Terms(**asked))
-        with self._transaction() as base:
-            self.terms = _terms_of(base)
+        page = self._begun(Terms(**asked))
+        self.terms = page.terms
+        #: How many charges were seen, and their seal: an older copy of the file has fewer.
+        self._seen = len(page.charges), page.seals[-1]
         for name, value in asked.items():
             kept = getattr(self.terms, name)
             if value != kept:
@@ -190,68 +235,81 @@ class Ledger:
                     "ledger keeps its terms; leave them out, or name another file."
                 )
 
-    def _make(self, terms: Terms) -> None:
-        """Write the file as a whole: a process that meets it finds its terms."""
-        try:
-            with tempfile.TemporaryDirectory(dir=os.path.dirname(self.path)) as folder:
-                made = os.path.join(folder, "ledger")
-                with contextlib.closing(sqlite3.connect(made)) as base, base:
-                    base.execute(self._synchronous)
-                    base.executescript(_TABLES)
-                    body = json.dumps(asdict(terms))
-                    base.execute("INSERT INTO terms VALUES (?)", (body,))
-                # Unlike a move it replaces nothing: of two processes one is late.
-                with contextlib.suppress(FileExistsError):
-                    os.link(made, self.path)
-        except (OSError, sqlite3.Error) as error:
-            raise LedgerError(f"the ledger {self.path!r} cannot be made ({error}).") from error
+    def _begun(self, terms: Terms) -> _Page:
+        """What the file holds; one that is missing is made, whole or not at all."""
+        missing, until = not os.path.exists(self.path), time.monotonic() + _BEGINNING
+        while True:
+            with self._transaction("BEGIN IMMEDIATE" if missing else "BEGIN", missing) as base:
+                if missing:
+                    for table in _TABLES:
+                        base.execute(f"CREATE TABLE IF NOT EXISTS {table}")
+                    base.execute(
+                        "INSERT INTO terms SELECT ? WHERE NOT EXISTS (SELECT 1 FROM terms)",
+                        (json.dumps(asdict(terms)),),
+                    )
+                ((n_tables,),) = base.execute("SELECT COUNT(*) FROM sqlite_master")
+                if n_tables or time.monotonic() > until:
+                    return self._page(base)
+            # Another process made the file a moment ago, and is about to write its terms.
+            time.sleep(0.02)
 
     def charges(self) -> list[Charge]:
         """What every record adds at the radius of the terms."""
-        with self._opened() as base:
-            rows = base.execute("SELECT mu, pure, draw, kind FROM charge ORDER BY id").fetchall()
-        return list(map(Charge._make, rows))
-
-    def mu_squared(self) -> float:
-        """Square of the mu of all at the radius of the terms, which a limit is compared with."""
-        with self._opened() as base:
-            return _mu_squared(base)
+        with self._opened() as (_, page):
+            return page.charges
 
     def records(self) -> list[Record]:
         """Everything counted."""
-        with self._opened() as base:
-            bodies = base.execute("SELECT body FROM record ORDER BY id").fetchall()
-        return [_read(body) for (body,) in bodies]
+        with self._opened() as (_, page):
+            return list(map(_read, page.bodies))
 
-    def add(self, record: Record) -> int:
+    def add(self, record: Record) -> None:
         """Write a record unless it exceeds the limit, in one step for all processes."""
-        terms, charge = self.terms, charge_of(record, self.terms.radius)
-        _check_hidden(terms, record)
-        with self._opened("BEGIN IMMEDIATE") as base:
-            earlier = base.execute("SELECT DISTINCT kind FROM charge").fetchall()
-            kinds_of([*(kind for (kind,) in earlier), charge.kind])
-            row = base.execute(
-                "INSERT INTO charge VALUES (NULL, ?, ?, ?, ?, ?)",
-                (*charge, mu_from_pure(charge.pure)),
-            )
-            base.execute("INSERT INTO record VALUES (?, ?)", (row.lastrowid, _written(record)))
-            if terms.limit is not None:
-                # Against a limit only one way of adding up may be used: the Gaussian one.
-                allowed = mu_from_budget(terms.limit, terms.delta)
-                if math.isinf(charge.mu) or math.sqrt(_mu_squared(base)) > allowed:
-                    ((number,),) = base.execute("SELECT COUNT(*) FROM charge")
-                    raise BudgetExceededError(
-                        f"this release would take the total above limit={terms.limit!r} "
-                        f"(delta={terms.delta!r}, {number - 1} release(s) so far); nothing was "
-                        "released. Lower epsilon, or make fewer fits (accountant.remaining())."
-                    )
-        return int(row.lastrowid or 0)
+        self._enter(record, keep=True)
 
-    def remove(self, number: int) -> None:
-        """Take back the charge of a release that was not made."""
-        with self._opened("BEGIN IMMEDIATE") as base:
-            for table in ("charge", "record"):
-                base.execute(f"DELETE FROM {table} WHERE id = ?", (number,))
+    def check(self, record: Record) -> None:
+        """Raise what :meth:`add` would raise; nothing is counted."""
+        self._enter(record, keep=False)
+
+    def _enter(self, record: Record, *, keep: bool) -> None:
+        charge = charge_of(record, self.terms.radius)
+        _check_hidden(self.terms, record)
+        with self._opened("BEGIN IMMEDIATE") as (base, page):
+            kinds_of([*(each.kind for each in page.charges), charge.kind])
+            self._check_limit(record, charge, page.charges)
+            number, body = len(page.charges) + 1, _written(record)
+            page.digest.update(_bytes_of((number, *charge, body)))
+            seal = page.digest.hexdigest()
+            base.execute("INSERT INTO charge VALUES (?, ?, ?, ?, ?)", (number, *charge))
+            base.execute("INSERT INTO record VALUES (?, ?, ?)", (number, body, seal))
+            if not keep:
+                base.rollback()
+        if keep:
+            self._seen = max(self._seen, (number, seal))
+
+    def _check_limit(self, record: Record, charge: Charge, earlier: list[Charge]) -> None:
+        """Raise an error if a charge beside the earlier ones would pass the limit."""
+        terms = self.terms
+        if terms.limit is None:
+            return
+        # Against a limit only one way of adding up may be used: the Gaussian one.
+        if mu_of([*earlier, charge]) <= mu_from_budget(terms.limit, terms.delta):
+            return
+        spent, cost = (epsilon_from_mu(mu_of(part), terms.delta) for part in (earlier, [charge]))
+        where = "at any distance" if terms.radius is None else f"within {terms.radius:g}"
+        told = ""
+        # What a radius costs tells it: those were read off private rows.
+        if getattr(record, "radius_source", "") not in ("declared", "seeded"):
+            told = f": it costs epsilon={cost:.4g} {where}, where this ledger counts"
+            if isinstance(record, Release) and record.radius < (terms.radius or math.inf):
+                own = record.guarantee().epsilon
+                told += f" (its own epsilon={own:.4g} holds within {record.radius:g} alone)"
+        raise BudgetExceededError(
+            f"this release would take the total above limit={terms.limit!r} (delta="
+            f"{terms.delta!r}, {len(earlier)} release(s) so far, epsilon={spent:.4g} {where})"
+            f"{told}; nothing was released. Lower epsilon, make fewer fits, or count fits of "
+            "another radius in a ledger of that radius."
+        )
 
     @property
     def _synchronous(self) -> str:
@@ -259,20 +317,50 @@ class Ledger:
         return f"PRAGMA synchronous = {'EXTRA' if self._lasting else 'OFF'}"
 
     @contextlib.contextmanager
-    def _opened(self, begin: str = "BEGIN") -> Iterator[sqlite3.Connection]:
-        """One transaction of this ledger, which an error rolls back."""
+    def _opened(self, begin: str = "BEGIN") -> Iterator[tuple[sqlite3.Connection, _Page]]:
+        """One transaction of this ledger, which an error rolls back, and all that it holds."""
         with self._transaction(begin) as base:
-            if _terms_of(base) != self.terms:
+            page, (number, seal) = self._page(base), self._seen
+            if page.terms != self.terms:
                 raise LedgerError(
                     f"the ledger {self.path!r} is not the one that this accountant was made with: "
                     "its terms, or its name, are others; nothing was released. Put that one back, "
                     "or make the accountant anew."
                 )
-            yield base
+            if page.seals[number : number + 1] != [seal]:
+                raise LedgerError(
+                    f"the ledger {self.path!r} lacks what this accountant has counted in it: it is "
+                    "an older copy; nothing was released. Put the newest one back."
+                )
+            self._seen = len(page.charges), page.seals[-1]
+            yield base, page
+
+    def _page(self, base: sqlite3.Connection) -> _Page:
+        """All that the file holds; an error if anybody but this package wrote in it."""
+        ((n_terms, body, n_records, largest, n_triggers),) = base.execute(_NUMBERS)
+        rows = base.execute(_ROWS).fetchall()
+        terms, digest = _terms_of(body), hashlib.sha256()
+        digest.update(_bytes_of(body) + b"".join(_bytes_of(row[:-1]) for row in rows))
+        seals = ["", *(row[-1] for row in rows)]
+        faults = {
+            "it has no terms, or two": n_terms != 1,
+            "its terms cannot be read": terms is None,
+            "it has a trigger": n_triggers > 0,
+            "a charge or its record was removed": not n_records == largest == len(rows),
+            "something in it was changed": bool(rows) and seals[-1] != digest.hexdigest(),
+        }
+        fault = next((fault for fault, holds in faults.items() if holds), None)
+        if fault is not None or terms is None:
+            raise LedgerError(
+                f"the ledger {self.path!r} was edited by hand ({fault}), so that what was spent is "
+                "not known; nothing was released. Put the file back as it was."
+            )
+        charges = [Charge._make(row[1:5]) for row in rows]
+        return _Page(terms, charges, [row[5] for row in rows], seals, digest)
 
     @contextlib.contextmanager
-    def _transaction(self, begin: str = "BEGIN") -> Iterator[sqlite3.Connection]:
-        address = Path(self.path).as_uri() + "?mode=rw"
+    def _transaction(self, begin: str, make: bool = False) -> Iterator[sqlite3.Connection]:
+        address = f"{_address(Path(self.path))}?mode={'rwc' if make else 'rw'}"
         try:
             with (
                 _IN_USE,
@@ -285,10 +373,15 @@ class Ledger:
                 base.execute(begin)
                 yield base
         except sqlite3.Error as error:
-            raise LedgerError(self._fault(error)) from error
+            raise LedgerError(self._fault(error, make)) from error
 
-    def _fault(self, error: sqlite3.Error) -> str:
+    def _fault(self, error: sqlite3.Error, make: bool) -> str:
         named = f"the ledger {self.path!r}"
+        if make:
+            return (
+                f"{named} cannot be made ({error}). Name a file in a folder that exists and that "
+                "you may write to, on a disk of this machine."
+            )
         if not os.path.exists(self.path):
             return (
                 f"{named} is missing, or on another machine; nothing was released. Put it back, or "
@@ -297,21 +390,33 @@ class Ledger:
         if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY:
             return (
                 f"{named} was locked by another process for {_WAIT:g} seconds; nothing was "
-                "released. End that process, or try again."
+                "released. End that process, or try again; if there is none, the disk has no "
+                "locks: put the file on a disk of this machine."
+            )
+        if not os.path.getsize(self.path):
+            return (
+                f"{named} is damaged, no ledger: the file is empty; nothing was released. Put it "
+                "back as it was, or remove it if nothing was counted in it."
             )
         return (
-            f"{named} is damaged, no ledger, or cannot be written ({error}); nothing was released."
+            f"{named} is damaged, no ledger, or cannot be written ({error}); nothing was released. "
+            "A ledger is a file on a disk of this machine that you may write to, in a folder that "
+            "you may write to."
         )
 
 
-def _terms_of(base: sqlite3.Connection) -> Terms:
-    ((body,),) = base.execute("SELECT body FROM terms").fetchall()
-    return Terms(**json.loads(body))
+def _address(path: PurePath) -> str:
+    """The path as SQLite takes it, which knows no hosts: a share begins with four slashes."""
+    text = path.as_posix()
+    return f"file://{'' if text.startswith('/') else '/'}{quote(text, safe='/:')}"
 
 
-def _mu_squared(base: sqlite3.Connection) -> float:
-    ((square,),) = base.execute(_MU_SQUARED).fetchall()
-    return float(square)
+def _terms_of(body: Any) -> Terms | None:
+    """Terms from their JSON; None if these are none."""
+    try:
+        return Terms(**json.loads(body))
+    except (TypeError, ValueError):
+        return None
 
 
 def _written(record: Record) -> str:
@@ -324,25 +429,10 @@ def _read(text: str) -> Record:
     return Release.from_dict(body) if kind == "Release" else OtherRelease(**body)
 
 
-@contextlib.contextmanager
-def charged(
-    accountant: Any, record: Record, drawn: Callable[[], bool] = lambda: True
-) -> Iterator[None]:
+def count(accountant: Any, record: Record) -> None:
     """Count a release with an accountant, if there is one, before it is made.
 
-    After an error, an interrupt included, the charge stays, unless ``drawn`` says that no noise was
-    drawn yet: somebody may know it then.
+    Nothing takes it back: what fails from here on may depend on private rows.
     """
-    if accountant is None:
-        yield
-        return
-    process, number = os.getpid(), accountant.ledger.add(record)
-    try:
-        yield
-    except BaseException:
-        # A child that was forked in the fit does not know what its parent releases.
-        if not drawn() and os.getpid() == process:
-            # A charge that cannot be taken back stays: it counts too much.
-            with contextlib.suppress(LedgerError):
-                accountant.ledger.remove(number)
-        raise
+    if accountant is not None:
+        accountant.ledger.add(record)

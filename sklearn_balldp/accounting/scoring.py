@@ -10,7 +10,7 @@ from ..pipelines import heads_of
 from ..privacy.gaussian import mu_from_budget
 from ..privacy.noise import Noise, RandomState, check_random_state, grid_slack
 from .accountant import PrivacyAccountant, check_accountant
-from .ledger import OtherRelease, charged
+from .ledger import OtherRelease, count
 
 
 class PrivateAccuracy:
@@ -74,12 +74,12 @@ class PrivateAccuracy:
         n_rows = len(np.asarray(y))
         noise = Noise(self.random_state)
         spent = OtherRelease("accuracy", mu=self.mu, private=noise.private, unit="record")
-        with charged(self.accountant, spent, lambda: noise.used):
-            accuracy = accuracy_score(y, estimator.predict(X))
-            # Two accuracies and their division by the noise scale are rounded.
-            sensitivity = 1.0 / n_rows + 2.0**-50
-            sigma = sensitivity / (self.mu - 2.0 * grid_slack(1))
-            return float(noise([accuracy], sigma)[0])
+        count(self.accountant, spent)
+        accuracy = accuracy_score(y, estimator.predict(X))
+        # Two accuracies and their division by the noise scale are rounded.
+        sensitivity = 1.0 / n_rows + 2.0**-50
+        sigma = sensitivity / (self.mu - 2.0 * grid_slack(1))
+        return float(noise([accuracy], sigma)[0])
 
     def __repr__(self) -> str:
         return f"PrivateAccuracy(epsilon={self.epsilon!r}, delta={self.delta!r})"

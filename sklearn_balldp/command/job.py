@@ -5,6 +5,7 @@ import math
 import time
 import warnings
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from ..heads import (
 )
 from ..heads.plan import Plan
 from ..mechanisms import GradientPerturbation
+from ..privacy.release import Release
 from ..radius import RadiusPolicy
 from ..text import appearance, one_line, spelling
 from .public import of_classes, read_public
@@ -75,8 +77,12 @@ class Job:
         return np.asarray(self.step.transform(X))
 
 
-def prepare(options: argparse.Namespace) -> Job:
-    """Read the files, and plan the fit; an InputError if a file or an option is invalid."""
+def prepare(options: argparse.Namespace, tried: Callable[[Release], None] | None = None) -> Job:
+    """Read the files, and plan the fit; an InputError if a file or an option is invalid.
+
+    ``tried`` may refuse what the fit would release: before any record is embedded, if public
+    numbers tell it by then.
+    """
     # What options alone decide is refused before a file is read.
     radius, params = _radius(options), _params(options)
     columns = Columns(options.text, options.image, options.embedding, options.label, options.owner)
@@ -91,16 +97,14 @@ def prepare(options: argparse.Namespace) -> Job:
     if not protected:
         _check_labels(f"--label {options.label}", records)
     step, seconds = _step(columns.kind, options), None
-    if columns.kind == "embedding":
+    embeds = columns.kind != "embedding"
+    if not embeds:
         # Public rows of another width are refused before any noise is drawn.
         step.fit(records.X[:1])
         width, params["encoder"] = records.X.shape[1], _identity(options.encoder)
-    elif options.command == "train":
-        width, seconds = _measured(step, records.X)
-        params["encoder"] = step.identity
     else:
         # A plan counts: nothing is embedded, unless the radius comes from edits.
-        width = _width(step)
+        width = _width(step, assume=options.command == "plan")
     if radius == EDITS:
         assert public is not None
         radius = radius_of_edits(public, step)
@@ -110,8 +114,21 @@ def prepare(options: argparse.Namespace) -> Job:
     if public is not None:
         public = of_classes(options.public, public, head.classes if protected else records.y)
     labels = {} if protected else {"y": records.y}
-    plan = head.plan(len(records.X), width, **labels, **records.groups)
-    return Job(head, columns.content, step, records, public, plan, seconds)
+
+    def planned(width: int) -> Plan:
+        plan = head.plan(len(records.X), width, **labels, **records.groups)
+        if tried is not None:
+            tried(plan.release)
+        return plan
+
+    if embeds and options.command == "train":
+        if tried is not None and width is not None:
+            head.set_params(encoder=_at_hand(step))
+            planned(width)
+        width, seconds = _measured(step, records.X)
+        head.set_params(encoder=step.identity)
+    assert width is not None
+    return Job(head, columns.content, step, records, public, planned(width), seconds)
 
 
 # -- options --------------------------------------------------------------------------------------
@@ -202,13 +219,19 @@ def _identity(name: str | None) -> str | None:
     """What a record says of the encoder of embeddings: a digest too, if its weights are at hand."""
     if name is None:
         return None
+    if not name.strip():
+        located(name)
+    return _at_hand(SentenceEncoder(name)) or name
+
+
+def _at_hand(encoder: Any) -> str | None:
+    """Name and digest of an encoder's weights; None if they are not on this machine."""
     try:
-        located(name, download=False)
-    except ValueError:
-        if not name.strip():
-            raise
-        return name
-    return SentenceEncoder(name).identity
+        if not isinstance(encoder, ImageEncoder):
+            located(encoder.model, download=False)
+        return str(encoder.identity)
+    except (ImportError, ValueError):
+        return None
 
 
 def _measured(encoder: Any, X: Any) -> tuple[int, float]:
@@ -222,8 +245,8 @@ def _measured(encoder: Any, X: Any) -> tuple[int, float]:
     return rows.shape[1], (time.perf_counter() - start) * len(X) / len(sample)
 
 
-def _width(encoder: BaseEncoder) -> int:
-    """Width of rows of an encoder that may not be on this machine."""
+def _width(encoder: BaseEncoder, *, assume: bool) -> int | None:
+    """Width of rows of an encoder; if it is not on this machine, one is assumed, or it is None."""
     if isinstance(encoder, ImageEncoder):
         return IMAGE_WIDTH
     if encoder.model == DEFAULT:
@@ -232,6 +255,8 @@ def _width(encoder: BaseEncoder) -> int:
         located(encoder.model, download=False)
         return len(encoder.get_feature_names_out())
     except (ImportError, ValueError) as error:
+        if not assume:
+            return None
         warnings.warn(
             f"--encoder {encoder.model}: {DEFAULT_WIDTH} features are assumed, as it cannot be "
             f"loaded on this machine ({one_line(error, 160)}).",

@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 from sklearn.pipeline import Pipeline
 
-from ..accounting import PrivacyAccountant
 from ..progress import shown
 from ..publish import save
 from ..publish.saving import check_writable
-from .job import CANDIDATES, HEADS, HIDDEN_EDITS, Job, prepare
+from .job import CANDIDATES, HEADS, HIDDEN_EDITS, prepare
+from .ledger import Account
 from .plan import describe, foretell, warning
 from .predict import check_new
 
@@ -60,8 +60,10 @@ def add_training_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--out", type=Path, required=True, metavar="DIR", help="folder to make")
     add("--force", action="store_true", help="replace a model in that folder")
-    ledger = "count the fit in this file, made if it is missing, and keep its limit"
+    ledger = "count the fit in this file, which is made if it is missing, and keep its limit"
     add("--ledger", type=Path, metavar="FILE", help=ledger)
+    limit = "the largest total epsilon of a new ledger, at the radius of this fit"
+    add("--limit", type=float, metavar="EPSILON", help=limit)
     steps = "keep the noisy steps beside the folder, to test the noise later"
     add("--keep-transcript", type=Path, metavar="FILE.npz", help=steps)
 
@@ -72,14 +74,16 @@ def train(options: argparse.Namespace) -> None:
     transcript = options.keep_transcript
     if transcript is not None:
         check_new(transcript, "--keep-transcript")
-    job = prepare(options)
+    account = Account.opened(options)
+    job = prepare(options, None if account is None else account.check)
     print(describe(job), flush=True)
-    accountant = None if options.ledger is None else _accountant(options.ledger, job)
     with shown(True):
         # Before any noise is drawn: what is wrong with public records ends the run here.
         public = foretell(job)
         rows = job.rows(job.records.X)
-    job.head.set_params(accountant=accountant).fit(rows, job.records.y, **job.records.groups)
+    if account is not None:
+        job.head.set_params(accountant=account.accountant)
+    job.head.fit(rows, job.records.y, **job.records.groups)
     model = Pipeline([("rows", job.step), ("head", job.head)])
     folder = save(model, options.out, force=options.force, column=job.column)
     score = None
@@ -88,12 +92,8 @@ def train(options: argparse.Namespace) -> None:
         print(f"Measured  accuracy {score:.3f} on {len(job.public.X):,} public records")
     size = sum(path.stat().st_size for path in folder.iterdir())
     print(f"Wrote     {folder} ({size / 1e6:.1f} MB)")
-    if accountant is not None:
-        total = accountant.total()
-        print(
-            f"Ledger    {total.n_releases} release(s) of these records spent epsilon "
-            f"{total.epsilon:.4g} in all, delta {total.delta:g}, labels {total.labels}"
-        )
+    if account is not None:
+        print(account)
     if transcript is not None:
         with transcript.open("xb") as file:
             np.savez(file, **vars(job.head.transcript_))
@@ -103,11 +103,3 @@ def train(options: argparse.Namespace) -> None:
     print(
         f"Warning   {odd}" if odd else f"Next      balldp verify {folder}; hf upload NAME {folder}"
     )
-
-
-def _accountant(path: Path, job: Job) -> PrivacyAccountant:
-    """The ledger of a file; a new one gets the promise of this fit as its terms."""
-    if path.exists():
-        return PrivacyAccountant(path)
-    terms = ("delta", "radius", "labels", "unit")
-    return PrivacyAccountant(path, **{name: getattr(job.plan.release, name) for name in terms})

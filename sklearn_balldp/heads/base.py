@@ -107,7 +107,7 @@ class BaseBallDPClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         Keeps apart what must not be added up: a name for where the rows come from (encoder, scale),
         which goes into the record. Releases that name different ones are not added up.
     accountant : PrivacyAccountant or None, default=None
-        Counts each fit in its ledger before the rows are touched, and refuses the fit that would
+        Counts each fit in its ledger before a query reads the rows, and refuses the fit that would
         pass its limit. Clones and pickles count there too; what is published does not name it.
     random_state : None, int, Generator or RandomState, default=None
         Leave it at None for privacy: noise is then drawn exactly, from operating-system entropy. A
@@ -323,7 +323,7 @@ class BaseBallDPClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
                 rows.shape,
                 labels,
                 groups,
-                lambda policy: self._where_declared(*rows_to_read(policy, rows, targets)),
+                lambda policy: lambda: self._where_declared(*rows_to_read(policy, rows, targets)),
                 lambda edits: self._public_rows(X_public, y_public, edits, labels[0]),
                 # Sums of other machines are made in double precision.
                 np.dtype(table_of(rows).precision(working_precision(rows.dtype))).name,
@@ -459,6 +459,7 @@ class BaseBallDPClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
             labels=protection,
             domain=self.domain,
             accountant=self.accountant,
+            unit=weights.sums.unit,
         )
         alpha = getattr(self, "alpha", 0.0)
         problem = self._problem(

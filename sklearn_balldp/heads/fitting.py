@@ -3,10 +3,11 @@
 A fit (:meth:`.BaseBallDPClassifier.fit`) takes these steps:
 
 1. It validates parameters, rows and labels.
-2. A radius policy chooses the radius. A private quantile reads rows for that, once the accountant
-   has counted its epsilon; a declared one reads them too, and the record says so.
+2. A radius policy chooses the radius. A private or declared quantile reads rows for that, once the
+   accountant has counted it.
 3. :func:`promise` writes the record, from public numbers alone.
-4. :func:`release` has the accountant count the record, then the kernel answer the queries.
+4. :func:`release` has the kernel answer the queries. Once it has accepted the first one, and before
+   it reads the rows, the accountant counts the record: nothing takes that back.
 """
 
 import math
@@ -14,6 +15,7 @@ import warnings
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,10 +24,10 @@ from sklearn.base import clone
 
 from .._validation import all_finite, caller_level
 from .._version import __version__
-from ..accounting import charged
+from ..accounting import count
 from ..mechanisms import Kernel, Mechanism, Query, Records, drive
 from ..mechanisms.settings import TUNING
-from ..privacy.bounds import Bound, tag_of
+from ..privacy.bounds import Bound, check_rising, tag_of
 from ..privacy.gaussian import mu_from_budget
 from ..privacy.noise import Noise
 from ..privacy.problem import Problem
@@ -33,7 +35,13 @@ from ..privacy.release import Release
 from ..privacy.weights import Weights
 from ..progress import bar
 from ..radius import ChosenRadius
-from ..rows import SINGLE_BLAS_THREAD, blas_threads_for
+from ..rows import (
+    SINGLE_BLAS_THREAD,
+    blas_threads_for,
+    check_sizes,
+    row_blocks,
+    working_precision,
+)
 from .released import Released
 
 Array = NDArray[np.float64]
@@ -67,6 +75,12 @@ def promise(head: Any, problem: Problem, radius: ChosenRadius) -> Pledge:
             f"mechanism {mechanism.name}: at the radius its bound states mu={promised!r}, which "
             f"misses its own guarantee (at most {mu!r}); nothing was released."
         )
+    # The filter keeps what is promised at the radius; what is claimed beyond it is counted.
+    named = {problem.euclidean_radius, problem.diameter}
+    if head.accountant is not None and head.accountant.radius is not None:
+        named.add(problem.euclidean(head.accountant.radius))
+    for labels in {"public", problem.labels}:
+        check_rising(bound, problem, named, labels)
     record = Release(
         head=type(head).__name__,
         mechanism=mechanism.name,
@@ -92,10 +106,14 @@ def promise(head: Any, problem: Problem, radius: ChosenRadius) -> Pledge:
 
 
 def release(head: Any, pledge: Pledge, records: Records) -> Released:
-    """Let the kernel answer the queries of a mechanism: counted first, then made from the rows."""
+    """Let the kernel answer the queries of a mechanism, which has the record counted first."""
     mechanism, problem, noise = pledge.mechanism, pledge.problem, pledge.noise
     bound: Any = pledge.release.bound
     settings = head._settings()
+    if head.accountant is not None:
+        # A limit is told before rows are read, and rows that are refused anyway cost nothing.
+        head.accountant.ledger.check(pledge.release)
+        _check_rows(records.X, problem.domain)
     conversation = mechanism.conversation(problem, bound)  # made before any row is in reach
     kernel = Kernel(
         problem,
@@ -104,11 +122,11 @@ def release(head: Any, pledge: Pledge, records: Records) -> Released:
         noise,
         mechanism.accepts,
         mechanism.most_queries,
+        partial(count, head.accountant, pledge.release),
     )
     kept = head._keep_answers or keeps_answers(mechanism, bound)
     answers: list[Array] = []
     with (
-        charged(head.accountant, pledge.release, lambda: noise.used),
         all_finite(),
         blas_threads_for(problem.n_features),
         np.errstate(all="ignore"),
@@ -141,6 +159,14 @@ def release(head: Any, pledge: Pledge, records: Records) -> Released:
     values = values.copy() if values.flags.writeable else values
     released = Released(pledge.release, head.classes_, values, mechanism, tuple(answers), settings)
     return released.with_digest()
+
+
+def _check_rows(X: Any, domain: str) -> None:
+    """Raise a ValueError if rows in memory are refused; those of files are read once counted."""
+    if isinstance(X, np.ndarray):
+        with all_finite():
+            for _, block in row_blocks(X, dtype=working_precision(X.dtype)):
+                check_sizes(block, domain)
 
 
 def keeps_answers(mechanism: Mechanism, bound: Bound) -> bool:

@@ -2,10 +2,10 @@ r"""The kernel: a release is a conversation of a public algorithm with private r
 
 The algorithm is a generator. It yields queries and is sent noisy answers; it never sees a row. The
 :class:`Kernel` alone touches the records and draws noise. Before that, it charges each query to a
-:class:`PrivacyFilter`, which knows what was promised. As later queries may depend on earlier
-answers, this is *fully adaptive composition*: if every query is :math:`\mu_i`-GDP given the answers
-before it, and :math:`\sum_i \mu_i^2 \le \mu^2` whatever they are, then all answers together are
-:math:`\mu`-GDP.
+:class:`PrivacyFilter`, which knows what was promised, and has the release counted. As later queries
+may depend on earlier answers, this is *fully adaptive composition*: if every query is
+:math:`\mu_i`-GDP given the answers before it, and :math:`\sum_i \mu_i^2 \le \mu^2` whatever they
+are, then all answers together are :math:`\mu`-GDP.
 
 References
 ----------
@@ -290,6 +290,9 @@ class Kernel:
         The kinds of queries whose sensitivity is believed.
     most_queries : int
         More queries are refused.
+    charge : callable, optional
+        Counts the release, or raises: called once, when the first query was accepted, before its
+        values are computed. What fails after that may depend on the records, so it stays counted.
     """
 
     def __init__(
@@ -300,8 +303,10 @@ class Kernel:
         noise: Noise,
         accepts: tuple[type[Query], ...],
         most_queries: int = MOST_QUERIES,
+        charge: Callable[[], object] | None = None,
     ) -> None:
         self._problem, self._records, self._noise = problem, records, noise
+        self._charge = charge
         self._filter = PrivacyFilter(problem, bound, most_queries)
         self._accepts = accepts
 
@@ -310,13 +315,16 @@ class Kernel:
         return self.answer(query, lambda: query.values(self._problem, self._records))
 
     def answer(self, query: Query, values: Callable[[], Array]) -> Array:
-        """Charge a ``query``, compute its ``values()``, add noise, and lock the answer."""
+        """Charge for a ``query``, compute its ``values()``, add noise, and lock the answer."""
         if type(query) not in self._accepts:
             raise PrivacyError(
                 f"no proof of a sensitivity is known for {type(query).__name__}; a mechanism lists "
                 "the queries that it vouches for in accepts."
             )
         self._filter.charge(query)
+        if self._charge is not None:
+            self._charge()
+            self._charge = None
         noiseless = values()
         if noiseless.shape != query.shape(self._problem):
             raise PrivacyError("the values of the query are not of its shape; nothing was drawn.")

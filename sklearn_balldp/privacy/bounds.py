@@ -8,6 +8,7 @@ hold it can be read back. Proofs are in this package's documentation.
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -98,6 +99,33 @@ class Bound(ABC):
 
     def check(self, problem: Problem) -> None:  # noqa: B027
         """Raise a ValueError if these are no choices for the problem; by default all are."""
+
+
+def check_rising(
+    bound: Bound, problem: Problem, radii: Iterable[float], labels: str | None = None
+) -> float:
+    """Mu at the largest of the Euclidean radii.
+
+    Pairs within a radius are within every larger one, so that a mu which falls as the radius grows
+    is wrong at one of them.
+
+    Raises
+    ------
+    ValueError
+        If mu falls from one radius to a larger one, or is negative or no number.
+    """
+    least = 0.0
+    for radius in sorted(radii):
+        mu = bound.mu(problem, radius, labels)
+        # What is no number fails too. Rounding may take the last digits.
+        if not mu >= least * (1.0 - 1e-9):
+            raise ValueError(
+                f"{type(bound).__name__}: its mu goes from {least!r} to {mu!r} as the radius "
+                "grows; mu_at must be a number that does not fall as the radius grows. Nothing "
+                "was released."
+            )
+        least = mu
+    return least
 
 
 @dataclass(frozen=True)

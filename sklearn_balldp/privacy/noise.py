@@ -73,8 +73,6 @@ class Noise:
 
     def __init__(self, random_state: RandomState = None) -> None:
         self._generator = check_random_state(random_state)
-        #: Whether noise was drawn: from then on somebody may hold what it was added to.
-        self.used = False
 
     @property
     def private(self) -> bool:
@@ -99,7 +97,6 @@ class Noise:
             raise ValueError("values must be finite.")
         if not (np.isfinite(scale).all() and (scale >= 0.0).all()):
             raise ValueError("sigma must be finite and non-negative.")
-        self.used = True
         released, noisy = values.copy(), scale > 0.0
         grid = 2.0**GRID_EXPONENT
         with np.errstate(all="ignore"):

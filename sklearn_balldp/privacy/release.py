@@ -17,7 +17,7 @@ from ..adjacency import METRICS
 from ..encoder_name import same_encoder
 from ..pipelines import parts_of
 from ..text import one_line
-from .bounds import Blocks, Bound, as_float_or_tuple
+from .bounds import Blocks, Bound, as_float_or_tuple, check_rising
 from .contradictions import ROUNDING, check
 from .digest import parameters_digest, record_digest
 from .guarantee import Guarantee, total_epsilon
@@ -217,6 +217,11 @@ class Release:
         """
         return float(self.bound.mu(self.problem))
 
+    def _mu_at(self, distance: float, labels: str) -> float:
+        """Mu at a Euclidean radius; an error if that is less than at the declared one, within."""
+        within = min(self.problem.euclidean_radius, distance)
+        return check_rising(self.bound, self.problem, {within, distance}, labels)
+
     @property
     def rho(self) -> float:
         """The parameters' guarantee in zero-concentrated differential privacy: mu^2 / 2."""
@@ -261,7 +266,7 @@ class Release:
     @cached_property
     def epsilon_full_radius(self) -> float:
         """Epsilon at radius ``2 * norm_bound`` and the same delta (labels as in ``labels``)."""
-        mu = self.bound.mu(self.problem, self.problem.diameter)
+        mu = self._mu_at(self.problem.diameter, self.labels)
         return total_epsilon(mu, self.delta, self.radius_epsilon)
 
     @property
@@ -371,7 +376,7 @@ class Release:
             raise ValueError(f"radius must be a positive number, or None; got {radius!r}.")
         radius = self.radius if radius is None else float(radius)
         distance, pure = self.problem.euclidean(radius), self.radius_epsilon
-        mu = self.bound.mu(self.problem, distance, labels)
+        mu = self._mu_at(distance, labels)
         if records > 1:
             mu = math.nextafter(records * mu, math.inf)
             pure = math.nextafter(records * pure, math.inf) if pure > 0.0 else 0.0

@@ -187,6 +187,31 @@ def test_a_share_that_is_forgotten_and_a_query_too_many():
     assert noise.calls == 4
 
 
+def test_a_release_is_counted_once_between_the_first_acceptance_and_its_values(monkeypatch):
+    """What refuses to count it stops the values too, and is asked again."""
+    happened, full = [], [True]
+
+    def charge():
+        happened.append("charge")
+        if full[0]:
+            raise ValueError("the budget is spent")
+
+    values = MeanGradient.values
+    monkeypatch.setattr(
+        MeanGradient, "values", lambda *given: happened.append("values") or values(*given)
+    )
+    ask = kernel(charge=charge)
+    with pytest.raises(PrivacyError):
+        ask(step(1.1 * MU))
+    assert happened == []
+    with pytest.raises(ValueError, match="is spent"):
+        ask(step(1e-3))
+    full[0] = False
+    for _ in range(2):
+        ask(step(1e-3))
+    assert happened == ["charge", "charge", "values", "values"]
+
+
 MAP = {"centre": np.zeros(D), "directions": np.eye(D)[:, :1], "factors": np.full(1, 0.5)}
 MAP |= {"reach": 1.0, "norm": 0.9}
 WRONG = {

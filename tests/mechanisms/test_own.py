@@ -2,7 +2,9 @@
 
 import json
 import math
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -15,6 +17,7 @@ from sklearn_balldp import (
     GradientPerturbation,
     PrivacyAccountant,
     ReconstructionAuditor,
+    compose_releases,
     verify,
 )
 from sklearn_balldp.accounting import BudgetExceededError
@@ -199,6 +202,79 @@ def test_accountant_and_limit():
     assert accountant.total().n_releases == 3
 
 
+@dataclass(frozen=True)
+class Picky(Means):
+    """It fails on some data sets only."""
+
+    def values(self, problem, records):
+        if records.X[0, 0] > 0.0:
+            raise ValueError("this data set is told from others")
+        return super().values(problem, records)
+
+
+def test_a_query_that_fails_on_some_data_sets_costs_the_same_on_all():
+    """Taken back, its charge told one data set from another: exactly, and for nothing."""
+
+    class Tells(ClassMeans):
+        accepts = (Picky,)
+        conversation = ClassMeans.conversation
+
+        def bound(self, problem, mu):
+            return Picky().calibrated(problem, mu)
+
+    X, y = rows()
+    counted = []
+    for sign in (1.0, -1.0):
+        X[0, 0] = sign * abs(X[0, 0])
+        accountant = PrivacyAccountant(radius=0.6)
+        head = accountant.attach(head_of(Tells()))
+        with pytest.raises(ValueError, match="told from") if sign > 0.0 else nullcontext():
+            head.fit(X, y)
+        assert bool(fitted_names(head)) == (sign < 0.0)
+        counted.append(accountant.records)
+    assert counted[0] == counted[1]
+    assert len(counted[0]) == 1
+
+
+@dataclass(frozen=True)
+class Falling(Promised):
+    """It claims another mu between two radii."""
+
+    claimed: str = ""
+    start: float = 0.0
+    end: float = 0.0
+
+    def mu_at(self, problem, radius, labels):
+        within = self.start < radius < self.end
+        return float(self.claimed) if within else super().mu_at(problem, radius, labels)
+
+
+@pytest.mark.parametrize("claimed", ["0.0", "nan", "-1.0", "0.2"])
+@pytest.mark.parametrize("radius", [None, 1.0])
+def test_a_bound_that_falls_as_the_radius_grows_is_refused(claimed, radius):
+    """Three fits were once counted as 0 under a limit of 1."""
+
+    class Falls(StopsEarly):
+        def bound(self, problem, mu):
+            # At the radius that the ledger counts at, and at the full one.
+            return Falling(mu, claimed, *((1.9, 2.1) if radius is None else (0.9, 1.1)))
+
+    X, y = rows()
+    accountant = PrivacyAccountant(radius=radius, limit=1.0)
+    head = accountant.attach(head_of(Falls(), epsilon=0.9))
+    for _ in range(3):
+        with pytest.raises(ValueError, match="does not fall as the radius grows"):
+            head.fit(X, y)
+    assert not accountant.records
+    assert not fitted_names(head)
+    if radius is not None:
+        # No fit names that radius, and no total believes it afterwards.
+        release = head.set_params(accountant=None).fit(X, y).release_
+        for asks in (release.guarantee, partial(compose_releases, [release])):
+            with pytest.raises(ValueError, match="does not fall"):
+                asks(radius=radius)
+
+
 @pytest.mark.parametrize(
     ("mechanism", "noise"),
     [
@@ -341,12 +417,10 @@ def test_less_noise_than_stated_and_unlisted_queries_are_refused():
     def conversation(self, problem, bound):
         return (yield bound.scaled(1.0 / 1.05))
 
-    for mechanism, match in (
-        (overriding(conversation=conversation), "nothing was drawn"),
-        (type("Unlisted", (ClassMeans,), {"accepts": PROVED})(), "is known for Means"),
-    ):
-        with pytest.raises(PrivacyError, match=match):
-            head_of(mechanism).fit(*rows())
+    # What is refused before any other was accepted costs nothing.
+    fails(overriding(conversation=conversation), "nothing was drawn", PrivacyError)
+    unlisted = type("Unlisted", (ClassMeans,), {"accepts": PROVED})()
+    fails(unlisted, "is known for Means", PrivacyError)
 
 
 class OtherQuery(ClassMeans):

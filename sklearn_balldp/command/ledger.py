@@ -1,0 +1,98 @@
+"""``--ledger``: the file that counts a fit, opened and tried before anything is embedded."""
+
+import argparse
+from pathlib import Path
+
+from ..accounting import PrivacyAccountant, Total
+from ..privacy.gaussian import LARGEST_EPSILON
+from ..privacy.release import Release
+from ..text import one_line
+from .records import InputError
+
+
+class Account:
+    """The ledger of one run; a new one is made once the promise of the fit is known."""
+
+    def __init__(self, path: Path, limit: float | None, accountant: PrivacyAccountant | None):
+        self._path, self._limit, self.accountant = path, limit, accountant
+        #: Any distance, in the ledger's metric; 0 until a fit was tried.
+        self._full = 0.0
+
+    @classmethod
+    def opened(cls, options: argparse.Namespace) -> "Account | None":
+        """The ledger that options name, if they do; an InputError if it cannot count this fit."""
+        path, limit = options.ledger, options.limit
+        if path is None:
+            if limit is not None:
+                raise InputError("--limit needs --ledger FILE: the file that keeps it.")
+            return None
+        named = f"--ledger {path}"
+        if limit is not None and not 0.0 < limit <= LARGEST_EPSILON:
+            raise InputError(f"--limit {limit:g} must be a positive epsilon.")
+        if not path.exists():
+            if not path.parent.is_dir():
+                raise InputError(f"{named}: its folder is missing; make it, or correct the name.")
+            return cls(path, limit, None)
+        accountant = PrivacyAccountant(path)
+        if limit not in (None, accountant.limit):
+            kept = "without a limit" if accountant.limit is None else f"with {accountant.limit:g}"
+            raise InputError(
+                f"--limit {limit:g}: {path} was made {kept}, and keeps its terms; leave --limit "
+                "out, or name another ledger."
+            )
+        if accountant.ledger.terms.unit == "person" and options.owner is None:
+            raise InputError(
+                f"{named} counts by person, and this fit would hide one record: name the column of "
+                "owners with --owner COLUMN."
+            )
+        if accountant.ledger.terms.labels == "protected" and options.labels == "public":
+            raise InputError(
+                f"{named} counts what hides labels: add --labels protected --classes FILE."
+            )
+        return cls(path, limit, accountant)
+
+    def check(self, release: Release) -> None:
+        """Refuse a planned release that the ledger would; make a new ledger for it, and say so."""
+        first, self._full = self._full == 0.0, release.full_radius
+        if self.accountant is None:
+            names = ("delta", "radius", "labels", "unit")
+            terms = {name: getattr(release, name) for name in names} | {"limit": self._limit}
+            # What its own limit refuses leaves no file.
+            trial = PrivacyAccountant(**terms)
+            trial.ledger.check(release)
+            self.accountant = PrivacyAccountant(self._path, **terms)
+            state = "is new, without a limit (--limit EPSILON sets one)"
+            if self._limit is not None:
+                within = self._within(release.unit, release.radius)
+                state = f"is new; its limit is epsilon {self._limit:g} {within}"
+        elif first:
+            total = self.accountant.total()
+            state = f"holds {total.n_releases} release(s), epsilon {self._spent(total)}"
+        self.accountant.ledger.check(release)
+        if first:
+            print(f"Ledger    {self._path} {state}", flush=True)
+            counted = self.accountant.radius or self._full
+            if release.radius < counted:
+                cost = release.guarantee(counted).epsilon
+                print(f"          there this fit counts as epsilon {cost:.4g}", flush=True)
+
+    def __str__(self) -> str:
+        """What was spent, at the radius of the ledger and at any distance."""
+        if self.accountant is None:
+            return ""
+        total = self.accountant.total()
+        text = f"{total.n_releases} release(s) of these records spent epsilon {self._spent(total)}"
+        if total.radius is not None and total.radius < self._full:
+            try:
+                text += f", and {self.accountant.total(self._full).epsilon:.4g} at any distance"
+            except ValueError as error:
+                text += f"; at any distance it is not known ({one_line(error)})"
+        return f"Ledger    {text}; delta {total.delta:g}, labels {total.labels}"
+
+    def _spent(self, total: Total) -> str:
+        limit = "" if total.limit is None else f" of the limit {total.limit:g}"
+        return f"{total.epsilon:.4g}{limit} {self._within(total.unit, total.radius)}"
+
+    def _within(self, unit: str, radius: float | None) -> str:
+        anywhere = radius is None or radius >= self._full
+        return f"for one {unit} {'at any distance' if anywhere else f'within {radius:g}'}"
