@@ -294,7 +294,7 @@ class _GradientPass:
             yield rows, part.rows[rows]
 
 
-def _of_each(residuals: Array, rows: Any = None) -> Array:
+def _of_each(residuals: Any, rows: Any = None) -> Array:
     """Each record's residuals times its row (or times one)."""
     products: Array = residuals[..., None] * (1.0 if rows is None else rows[:, None])
     return products
