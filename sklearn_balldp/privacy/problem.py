@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from .._parameters import check_option
 from ..adjacency import DOMAINS, LABELS, METRICS, full_radius_in
 from ..losses import LOSSES, Loss, make_loss
-from .ranges import Classes, Count, Features, Length, Size, Strength
+from .ranges import Classes, Count, Features, Length, Size, Strength, one_of
 from .weights import Weights, uniform_weights
 
 Array = NDArray[np.float64]
@@ -63,14 +63,14 @@ class Problem:
     n_classes: Classes
     class_counts: tuple[Count, ...] | None
     radius: Length
-    metric: Annotated[str, tuple(METRICS)] = "euclidean"
+    metric: Annotated[str, one_of(METRICS)] = "euclidean"
     norm_bound: Length = 1.0
-    labels: Annotated[str, LABELS] = "public"
+    labels: Annotated[str, one_of(LABELS)] = "public"
     alpha: Strength = 0.0
-    domain: Annotated[str, DOMAINS] = "ball"
-    loss: Annotated[str, ("", *LOSSES)] = ""
+    domain: Annotated[str, one_of(DOMAINS)] = "ball"
+    loss: Annotated[str, one_of(("", *LOSSES))] = ""
     fit_intercept: bool = False
-    precision: Annotated[str, PRECISIONS] = "float64"
+    precision: Annotated[str, one_of(PRECISIONS)] = "float64"
     sums_weights: Weights = field(default=None, metadata=_FOLLOWS)  # type: ignore[assignment]
     loss_weights: Weights = field(default=None, metadata=_FOLLOWS)  # type: ignore[assignment]
     class_embeddings: Array | None = field(default=None, repr=False, compare=False)

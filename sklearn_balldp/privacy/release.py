@@ -4,12 +4,12 @@ import html
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
-from functools import cache, cached_property
+from functools import cached_property
 from operator import attrgetter
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
-import msgspec
 import numpy as np
+from msgspec import Meta
 
 from .._parameters import check_whole, is_real
 from .._version import __version__
@@ -23,21 +23,21 @@ from .digest import parameters_digest, record_digest
 from .guarantee import Guarantee, total_epsilon
 from .noise import EXACT_SAMPLER, SEEDED_SAMPLER
 from .problem import Problem
-from .ranges import ClassName, Count, Day, Delta, Digest, Epsilon, Share, Spent, Version, Word
-from .record import (
-    FORMAT,
-    bound_struct,
-    check_size,
-    contradictions,
-    converted,
-    kind_of,
-    made,
-    plain,
-    recordable,
-    struct_fields,
-    struct_of,
-    structure,
+from .ranges import (
+    Checksum,
+    ClassName,
+    Count,
+    Day,
+    Delta,
+    Digest,
+    Epsilon,
+    Share,
+    Spent,
+    Version,
+    Word,
+    one_of,
 )
+from .record import FORMAT, check_same, contradictions, kind_of, plain, read, schema_of, sized
 from .weights import Weights
 
 if TYPE_CHECKING:
@@ -79,6 +79,14 @@ class Follows:
     unit: str
     private: bool | str
     theorem: str
+
+    @classmethod
+    def of(cls, release: "Release") -> "Follows":
+        """What follows from a record, computed."""
+        values = {field.name: getattr(release, field.name) for field in fields(cls)}
+        values["epsilon"] = release.guarantee().epsilon
+        infinite = [n for n, v in values.items() if isinstance(v, float) and not math.isfinite(v)]
+        return cls(**(values | dict.fromkeys(infinite)))
 
 
 def _of_problem(name: str, doc: str) -> Any:
@@ -142,13 +150,13 @@ class Release:
     bound: Bound
     epsilon: Epsilon
     delta: Delta
-    radius_source: Annotated[str, RADIUS_SOURCES] = "number"
+    radius_source: Annotated[str, one_of(RADIUS_SOURCES)] = "number"
     radius_epsilon: Spent = 0.0
     radius_draw: str = ""
     radius_edits: Count = 0
     radius_hides: Share = 0.0
     radius_hides_records: Share | None = None
-    sampler: Annotated[str, (EXACT_SAMPLER, SEEDED_SAMPLER)]
+    sampler: Annotated[str, one_of((EXACT_SAMPLER, SEEDED_SAMPLER))]
     version: Version
     numpy_version: Version
     date: Day
@@ -452,14 +460,6 @@ class Release:
 
     # -- reading and writing ------------------------------------------------------------------
 
-    @property
-    def follows(self) -> Follows:
-        """What is computed from the record, as its JSON shows it."""
-        values = {field.name: getattr(self, field.name) for field in fields(Follows)}
-        values["epsilon"] = self.guarantee().epsilon
-        infinite = [n for n, v in values.items() if isinstance(v, float) and not math.isfinite(v)]
-        return Follows(**(values | dict.fromkeys(infinite)))
-
     def to_dict(self) -> dict[str, Any]:
         """Give the record as JSON-ready built-in types, which :meth:`from_dict` reads.
 
@@ -470,9 +470,8 @@ class Release:
         ValueError
             If it is too long to be read again.
         """
-        record = {"format": FORMAT, **plain(self), "follows": plain(self.follows)}
-        check_size(record)
-        return {**record, "checksum": record_digest(record)}
+        record = {"format": FORMAT, **plain(self), "follows": plain(Follows.of(self), "follows")}
+        return {**sized(record), "checksum": record_digest(record)}
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> "Release":
@@ -503,17 +502,20 @@ class Release:
                 f"sklearn_balldp {__version__} reads format {FORMAT}. The record is of version "
                 f"{one_line(repr(record.get('version')), 40)}; install that one, or a later one."
             )
-        check_size(record)
-        read = converted(record, _layout((kind_of(record.get("bound")),)))
-        names = (name for name, *_ in struct_fields(cls, bound=Bound))
-        release = cls(**{name: made(getattr(read, name), name) for name in names})
+        record = sized(record)
+        said = record.get("bound")
+        bound = read(kind_of(said), said, "bound")
+        written = read(Record, record | {"bound": bound})
+        check_same(plain(written), record)
+        release = cls(**{field.name: getattr(written, field.name) for field in fields(cls)})
         check(release)
-        shown, computed = made(read.follows, "follows"), release.follows
+        computed = Follows.of(release)
         for name in vars(computed):
-            _check_follows(name, getattr(shown, name), getattr(computed, name))
-        if read.checksum != record_digest({k: v for k, v in record.items() if k != "checksum"}):
+            _check_follows(name, getattr(written.follows, name), getattr(computed, name))
+        del record["checksum"]
+        if written.checksum != record_digest(record):
             raise ValueError(
-                f"record: checksum={read.checksum!r} is not that of the other fields, so one "
+                f"record: checksum={written.checksum!r} is not that of the other fields, so one "
                 "of them was edited after the record was written; ask for the original."
             )
         return release
@@ -521,9 +523,7 @@ class Release:
     def checked(self) -> "Release":
         """The record itself; a ValueError where :meth:`from_dict` would not read it."""
         with contradictions():
-            bound_struct(type(self.bound))
-            again = type(self)._read(self.to_dict())
-            if again != self:
+            if self._read(self.to_dict()) != self:
                 raise ValueError("record: its bound is not what is read from its own fields.")
         return self
 
@@ -602,6 +602,15 @@ class Release:
         return f"<table><caption>Release</caption>{cells}</table>"
 
 
+@dataclass(frozen=True, kw_only=True)
+class Record(Release):
+    """A release, and what its JSON says beside it."""
+
+    format: Annotated[int, Meta(ge=FORMAT, le=FORMAT)]
+    follows: Follows
+    checksum: Checksum
+
+
 def json_schema() -> dict[str, Any]:
     """JSON Schema of records, made from the types that a reader checks.
 
@@ -610,23 +619,7 @@ def json_schema() -> dict[str, Any]:
     dict
         JSON Schema (2020-12), with the bounds of this package alone.
     """
-    schema: dict[str, Any] = msgspec.json.schema(_layout(recordable()))
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
-
-
-@cache
-def _layout(kinds: tuple[type[Bound], ...]) -> type[msgspec.Struct]:
-    """The type of msgspec of a record whose bound is of one of these kinds."""
-    union: Any = bound_struct(kinds[0])
-    for kind in kinds[1:]:
-        union = union | bound_struct(kind)
-    entries = [
-        ("format", Literal[FORMAT]),
-        *struct_fields(Release, bound=union),
-        ("follows", struct_of(Follows)),
-        ("checksum", Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]),
-    ]
-    return structure("Record", entries, Release)
+    return schema_of(Record)
 
 
 def _blocks(values: Iterable[float]) -> Blocks:

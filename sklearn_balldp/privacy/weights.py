@@ -17,14 +17,14 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from ..adjacency import UNITS
-from .ranges import Mass, Size
+from .ranges import Mass, Size, one_of
 
 
 @dataclass(frozen=True)
 class Weights:
     """Public numbers of weighted records: all that a sensitivity takes from the weights."""
 
-    unit: Annotated[str, UNITS]  # what one substitution replaces
+    unit: Annotated[str, one_of(UNITS)]  # what one substitution replaces
     n_units: Size
     most_records: Size  # of one unit
     total: Mass  # W
