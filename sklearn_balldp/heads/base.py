@@ -443,12 +443,12 @@ class BaseBallDPClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         frozen = isinstance(self.radius, FrozenEstimator)
         chosen = getattr(policy, "choice_", policy) if frozen else policy
         private = isinstance(policy, RadiusPolicy) and chosen.source == "private"
-        if private and weights.sums.most_records > 1:
+        if private and weights.sums_weights.most_records > 1:
             raise ValueError(
                 "radius: a private quantile hides one record, and groups= asks for all of one "
                 "person; use source='reference' or 'edits', or a number."
             )
-        warn_of_large_delta(self.delta, weights.sums)
+        warn_of_large_delta(self.delta, weights.sums_weights)
         radius = choose_radius(
             self.radius,
             private_rows,
@@ -472,8 +472,7 @@ class BaseBallDPClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
             labels=protection,
             domain=self.domain,
             precision=precision,
-            sums_weights=weights.sums,
-            loss_weights=weights.loss,
+            **weights.public,
         )
         if radius.value is None:
             problem = replace(problem, radius=problem.full_radius)
@@ -562,7 +561,7 @@ class BaseBallDPClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
             groups=groups,
             class_weight=class_weight,
         )
-        if (weighed.sums, weighed.loss) != (problem.sums_weights, problem.loss_weights):
+        if replace(problem, **weighed.public) != problem:
             raise ValueError(
                 "groups: they are not those of the fit, or not of all of its records; pass what "
                 "it took, in the order of the rows."

@@ -298,7 +298,7 @@ class Release:
     def has_weights(self) -> bool:
         """Whether records count by other weights than one over those of their owner."""
         differ = abs(self.weights.total - self.n_units) > 1e-9 * self.n_units
-        return differ or self.weights.by_class is not None
+        return differ or self.problem.class_weights is not None
 
     @property
     def hidden_edits(self) -> str:
@@ -577,12 +577,12 @@ class Release:
 
     def weight_rows(self) -> list[tuple[str, str]]:
         """Public weights in words, a title and a text; nothing where records count once each."""
-        weights = self.weights
+        weights, factors = self.weights, self.problem.class_weights
         if weights.uniform:
             return []
         classes = ""
-        if weights.by_class is not None:
-            classes = f"; classes by {min(weights.by_class):.4g} to {max(weights.by_class):.4g}"
+        if factors is not None:
+            classes = f"; classes by {min(factors):.4g} to {max(factors):.4g}"
         mass = f"noise of {weights.effective_size:.6g} records"
         return [("weights", f"{mass}, for {self.n_units} {self.unit}s{classes}")]
 

@@ -158,6 +158,17 @@ def test_epsilon_follows_from_the_bound(release, forged):
     assert more.mu == release.mu
 
 
+#: Of 90 records, where each of them counts once.
+ALONE = {
+    "unit": "record",
+    "n_units": 90,
+    "most_records": 1,
+    "total": 90.0,
+    "largest": 1.0,
+    "record": 1.0,
+    "class_totals": [50.0, 30.0, 10.0],
+    "class_largest": [1.0, 1.0, 1.0],
+}
 # A kind of record, and a second spelling of what it says.
 SPELLINGS = [
     ("prototypes", {"problem.metric": "euclidean"}),
@@ -169,7 +180,7 @@ SPELLINGS = [
     ("descent", {"bound.start": None}),
     ("started descent", {"bound.start.type": ...}),
     ("started descent", {"bound.start.constant": 0.0}),
-    ("weighted classes", {"problem.sums_weights": {}}),
+    ("weighted classes", {"problem.sums_weights": ALONE}),
     ("prototypes", {"follows.epsilon_full_radius": 10**30}),
 ]
 
@@ -214,19 +225,38 @@ CONTRADICTIONS = [
     ("protected", {"radius_source": "declared"}, "reads labels"),
     ("protected", {"problem.labels": ...}, "do not go together"),
     ("persons", {"radius_source": "seeded", "radius_epsilon": 1.0, "radius_draw": "x"}, "person"),
-    ("persons", {"problem.loss_weights": None}, "expected `object`, got `null`"),
-    ("persons", {"problem.loss_weights": ...}, "same units"),
-    ("persons", {"problem.loss_weights.n_units": 50}, "same units"),
-    ("persons", {"problem.loss_weights.n_units": 91}, "not those of 90 records"),
+    ("persons", {"problem.sums_weights": None}, "expected `object`, got `null`"),
+    ("persons", {"problem.sums_weights": ...}, "epsilon"),
+    ("persons", {"problem.sums_weights.n_units": 91}, "not those of 90 records"),
+    ("persons", {"problem.sums_weights.n_units": 61}, "each person counts once"),
+    ("persons", {"problem.sums_weights.most_records": 3}, "not those of 90 records"),
+    ("persons", {"problem.sums_weights.record": 0.4}, "not those of 90 records"),
+    ("persons", {"problem.sums_weights.record": 1.0}, "not those of 90 records"),
     ("persons", {"problem.sums_weights.unit": "record"}, "not those of 90 records"),
-    ("weighted classes", {"problem.loss_weights.n_units": 91}, "not those of 90 records"),
-    ("weighted classes", {"problem.loss_weights.block_factor": 1.5}, "not those of 90 records"),
+    *(
+        (name, {"problem.sums_weights": ALONE | change}, "not those of 90 records")
+        for name in ("prototypes", "weighted classes")
+        for change in ({"n_units": 91}, {"block_factor": 1.5}, {"most_records": 2}, {"record": 0.5})
+    ),
+    # Weights in the loss follow from these, and are no part of a record.
+    ("persons", {"problem.loss_weights": ALONE}, "unknown field `loss_weights`"),
+    ("persons", {"problem.largest_in_loss": 1.0}, "of persons where classes have weights"),
+    ("weighted classes", {"problem.largest_in_loss": 2.0}, "of persons where classes have weights"),
+    ("balanced persons", {"problem.largest_in_loss": ...}, "of persons where classes have weights"),
+    ("balanced persons", {"problem.class_weights": ...}, "of persons where classes have weights"),
+    ("balanced persons", {"problem.largest_in_loss": 0.9}, "no weights of these records"),
+    ("balanced persons", {"problem.largest_in_loss": 2.1}, "no weights of these records"),
+    ("balanced persons", {"problem.largest_in_loss": 0.0}, "no weights of units"),
+    ("balanced persons", {"problem.class_weights": [1.0, 1.0, 9.0]}, "no weights of these records"),
     ("persons", {"problem.sums_weights.unit": "flat"}, "must be one of record, person"),
     ("persons", {"problem.sums_weights.total": math.inf}, "total=inf"),
     ("persons", {"problem.sums_weights.share": 1.0}, "unknown field `share`"),
     ("persons", {"problem.sums_weights.class_largest": [1.0, 0.5]}, "do not go together"),
     ("persons", {"problem.sums_weights.class_largest": [1.0, 0.5, 0.0]}, "do not go together"),
-    ("weighted classes", {"problem.loss_weights.by_class": [1.0, 1.0, 0.0]}, "do not go together"),
+    ("weighted classes", {"problem.class_weights": [1.0, 1.0, 0.0]}, "has a positive factor"),
+    ("weighted classes", {"problem.class_weights": [1.0, 1.0]}, "has a positive factor"),
+    ("protected", {"problem.class_weights": [1.0, 1.0, 1.0]}, "has a positive factor"),
+    ("protected", {"problem.class_weights": []}, "record: "),
     ("started descent", {"bound.start.sigma": 1e-3}, "leaves nothing|epsilon"),
     ("started descent", {"bound.start.sigma": [1.0] * 2}, "no noise scales"),
     ("started descent", {"bound.start.type": "Minimiser"}, "start.type"),

@@ -126,9 +126,7 @@ def test_prototypes_are_multiples_of_class_sums(release_of):
     assert worst.sigma == pytest.approx(2 * 0.5 / (2 + 0.1 * 90) / release.mu, rel=1e-5)
     assert worst.mu < release.mu
     # An absent class moves nothing, and gets no noise.
-    problem = dataclasses.replace(
-        release.problem, class_counts=(60, 30, 0), sums_weights=None, loss_weights=None
-    )
+    problem = dataclasses.replace(release.problem, class_counts=(60, 30, 0), sums_weights=None)
     bound = dataclasses.replace(release.bound, sigma=(*release.bound.sigma[:2], 0.0))
     absent = dataclasses.replace(release, problem=problem, bound=bound)
     assert absent.sigma[2] == absent.sensitivity[2] == 0.0
