@@ -248,6 +248,12 @@ CONTRADICTIONS = [
     ("balanced persons", {"problem.largest_in_loss": 2.1}, "no weights of these records"),
     ("balanced persons", {"problem.largest_in_loss": 0.0}, "no weights of units"),
     ("balanced persons", {"problem.class_weights": [1.0, 1.0, 9.0]}, "no weights of these records"),
+    # More than the mean of all persons, and less than what one has in the third class.
+    (
+        "balanced persons",
+        {"problem.class_weights": [1.0, 1.0, 6.0], "problem.largest_in_loss": 2.0},
+        "no weights of these records",
+    ),
     ("persons", {"problem.sums_weights.unit": "flat"}, "must be one of record, person"),
     ("persons", {"problem.sums_weights.total": math.inf}, "total=inf"),
     ("persons", {"problem.sums_weights.share": 1.0}, "unknown field `share`"),
