@@ -12,10 +12,16 @@ from typing import Any
 import numpy as np
 from sklearn.frozen import FrozenEstimator
 
-from .._parameters import check_inside, check_option, check_positive, check_whole, is_real
+from .._parameters import (
+    Epsilon,
+    Inside,
+    check_number,
+    check_option,
+    check_positive,
+    check_whole,
+)
 from ..adjacency import LABELS
 from ..privacy.gaussian import (
-    LARGEST_EPSILON,
     compose,
     epsilon_from_mu,
     mu_from_budget,
@@ -277,11 +283,11 @@ class PrivacyAccountant:
         unit: str | None = None,
     ) -> None:
         if delta is not None:
-            check_inside("delta", delta)
+            check_number("delta", delta, Inside)
         if radius is not None:
             check_positive("radius", radius, ", or None")
-        if limit is not None and not (is_real(limit) and 0.0 < limit <= LARGEST_EPSILON):
-            raise ValueError(f"limit must be a positive epsilon, or None, got {limit!r}.")
+        if limit is not None:
+            check_number("limit", limit, Epsilon, ", or None")
         if labels is not None:
             check_option("labels", labels, LABELS)
         if unit is not None:

@@ -19,9 +19,11 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from .._parameters import (
+    Epsilon,
+    Inside,
     check_flag,
-    check_inside,
     check_no_mask,
+    check_number,
     check_option,
     check_positive,
     check_whole,
@@ -221,9 +223,9 @@ class BaseBallDPClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         return copy.copy(value)
 
     def _check_parameters(self) -> None:
-        for name in ("epsilon", "norm_bound"):
-            check_positive(name, getattr(self, name))
-        check_inside("delta", self.delta)
+        check_number("epsilon", self.epsilon, Epsilon)
+        check_number("delta", self.delta, Inside)
+        check_positive("norm_bound", self.norm_bound)
         if not isinstance(self._policy, (RadiusPolicy, type(None))):
             check_positive("radius", self.radius, ", a RadiusPolicy, or None (2 * norm_bound)")
         check_option("metric", self.metric, METRICS)

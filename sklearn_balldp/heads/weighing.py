@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._parameters import LEAST, MOST, is_real
+from .._parameters import Length, in_range, is_real
 from .._validation import check_complete
 from ..mechanisms.settings import MOST_BALANCED
 from ..privacy.weights import Weights, uniform_weights
@@ -114,7 +114,7 @@ def check_class_weight(class_weight: Any) -> None:
         return
     if isinstance(class_weight, Mapping):
         values = list(class_weight.values())
-        if all(is_real(v) and LEAST <= v <= MOST for v in values):
+        if all(in_range(value, Length) for value in values):
             return
     raise ValueError(
         "class_weight must be None, 'balanced' or a mapping from labels to positive numbers; got "

@@ -7,10 +7,20 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import NDArray
 
-from .._parameters import check_option
+from .._parameters import (
+    Classes,
+    Count,
+    Features,
+    Length,
+    Mass,
+    Size,
+    Strength,
+    check_option,
+    is_real,
+    one_of,
+)
 from ..adjacency import DOMAINS, LABELS, METRICS, full_radius_in
 from ..losses import LOSSES, Loss, make_loss
-from .ranges import Classes, Count, Features, Length, Mass, Size, Strength, one_of
 from .weights import Weights, uniform_weights
 
 Array = NDArray[np.float64]
@@ -99,11 +109,8 @@ class Problem:
     def euclidean(self, radius: float) -> float:
         """Largest Euclidean distance between two rows within a ``radius`` in ``metric``."""
         check_option("metric", self.metric, METRICS)
-        if not radius > 0.0:
-            raise ValueError(
-                "radius must be positive, or None for the full radius 2 * norm_bound; got "
-                f"{radius!r}."
-            )
+        if not (is_real(radius) and radius > 0.0):
+            raise ValueError(f"radius must be a positive number, or None; got {radius!r}.")
         modulus = METRICS[self.metric].euclidean_per_unit(self.n_features)
         return min(modulus * float(radius), self.diameter)
 

@@ -19,9 +19,9 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from .._parameters import MAX_CLASSES
 from ..text import one_line
 from .bounds import KINDS, Bound, tag_of
-from .ranges import MAX_CLASSES
 
 #: Layout of the records that are written, and the only one that is read.
 FORMAT = 2

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 from msgspec import Meta
 
-from .._parameters import check_whole, is_real
+from .._parameters import Count, Epsilon, Inside, Share, Spent, check_whole, one_of
 from .._version import __version__
 from ..adjacency import METRICS
 from ..encoder_name import same_encoder
@@ -23,20 +23,6 @@ from .digest import parameters_digest, record_digest
 from .guarantee import Guarantee, total_epsilon
 from .noise import EXACT_SAMPLER, SEEDED_SAMPLER
 from .problem import Problem
-from .ranges import (
-    Checksum,
-    ClassName,
-    Count,
-    Day,
-    Delta,
-    Digest,
-    Epsilon,
-    Share,
-    Spent,
-    Version,
-    Word,
-    one_of,
-)
 from .record import FORMAT, check_same, contradictions, kind_of, plain, read, schema_of, sized
 from .weights import Weights
 
@@ -61,6 +47,12 @@ _UNIT_ASSUMPTIONS = {
 }
 _DOMAIN_ASSUMPTIONS = {"sphere": ("radii are distances between rows scaled to one norm",)}
 _PROTOTYPES = "BallDPRidgePrototype"
+# Texts of a record: a version, a day, a SHA-256 or nothing, the name of a class, and a word.
+_Version = Annotated[str, Meta(pattern=r"^[0-9A-Za-z.+!_-]{1,40}$")]
+_Day = Annotated[str, Meta(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$")]
+_Digest = Annotated[str, Meta(pattern=r"^([0-9a-f]{64})?$")]
+_ClassName = Annotated[str, Meta(pattern=r"^\w+$", max_length=100)]
+_Word = Annotated[str, Meta(min_length=1, max_length=100)]
 #: Of what follows from a record, one may state more than that, or less; of the rest the same.
 _MAY_BE_MORE = ("mu", "epsilon", "epsilon_full_radius", "sensitivity")
 _MAY_BE_LESS = ("sigma",)
@@ -144,12 +136,12 @@ class Release:
         SHA-256 of the released parameters (:func:`.parameters_digest`); empty before the run.
     """
 
-    head: ClassName
-    mechanism: Word
+    head: _ClassName
+    mechanism: _Word
     problem: Problem
     bound: Bound
     epsilon: Epsilon
-    delta: Delta
+    delta: Inside
     radius_source: Annotated[str, one_of(RADIUS_SOURCES)] = "number"
     radius_epsilon: Spent = 0.0
     radius_draw: str = ""
@@ -157,13 +149,13 @@ class Release:
     radius_hides: Share = 0.0
     radius_hides_records: Share | None = None
     sampler: Annotated[str, one_of((EXACT_SAMPLER, SEEDED_SAMPLER))]
-    version: Version
-    numpy_version: Version
-    date: Day
+    version: _Version
+    numpy_version: _Version
+    date: _Day
     encoder: str | None = None
     rule: str = ""
     accepted: tuple[str, ...] = ()
-    digest: Digest = ""
+    digest: _Digest = ""
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Read from a file, a record is checked as one of JSON is.
@@ -376,9 +368,7 @@ class Release:
                 "protect_labels=True to hide label changes."
             )
         check_whole("records", records)
-        if not (radius is None or is_real(radius)):
-            raise ValueError(f"radius must be a positive number, or None; got {radius!r}.")
-        radius = self.radius if radius is None else float(radius)
+        radius = self.radius if radius is None else radius
         distance, pure = self.problem.euclidean(radius), self.radius_epsilon
         mu = self.bound.mu(self.problem, distance, labels)
         if records > 1:
@@ -386,7 +376,7 @@ class Release:
             pure = math.nextafter(records * pure, math.inf) if pure > 0.0 else 0.0
         epsilon = total_epsilon(mu, self.delta, pure)
         return Guarantee(
-            radius,
+            float(radius),
             mu,
             epsilon,
             self.delta,
@@ -608,7 +598,7 @@ class Record(Release):
 
     format: Annotated[int, Meta(ge=FORMAT, le=FORMAT)]
     follows: Follows
-    checksum: Checksum
+    checksum: Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
 
 
 def json_schema() -> dict[str, Any]:

@@ -16,8 +16,8 @@ import math
 from dataclasses import dataclass, replace
 from typing import Annotated
 
+from .._parameters import Mass, Size, one_of
 from ..adjacency import UNITS
-from .ranges import Mass, Size, one_of
 
 
 @dataclass(frozen=True)
