@@ -218,9 +218,23 @@ MUTANTS = (
     Mutant(
         "largest weight of a person replaced by the mean",
         "heads/weighing.py",
-        "largest = up * float(np.bincount(owners, rows).max())",
-        "largest = up * float(np.bincount(owners, rows).mean())",
+        "float(np.bincount(owners, rows).max())",
+        "float(np.bincount(owners, rows).mean())",
         PERSONS,
+    ),
+    Mutant(
+        "a person whose weight in the loss is less than that in one class",
+        "privacy/contradictions.py",
+        "max(largest_of) <= largest * up",
+        "True",
+        ("privacy/test_forged_records.py", *PERSONS),
+    ),
+    Mutant(
+        "fields of a record that no type names",
+        "privacy/release.py",
+        "check_same(plain(written), record)",
+        "plain(written)",
+        ("privacy/test_forged_records.py",),
     ),
     Mutant(
         "noise of one step used for the next",

@@ -1,16 +1,61 @@
-"""Checks of parameters, whose errors name the value and the remedy."""
+"""Ranges of parameters, and checks of them, whose errors name the value and the remedy.
+
+A range is written once. It is the type of a record's field, which reading checks, and what
+:func:`check_number` compares a caller's parameter with. All but :data:`NonNegative` have upper
+limits, so that infinity is no number of a record.
+"""
 
 import math
 import numbers
+import re
 from collections.abc import Collection
-from typing import Any
+from typing import Annotated, Any, get_args
 
 import numpy as np
+from msgspec import Meta
 from numpy.typing import NDArray
 
 #: Public lengths and weights lie between these, so that products of a few of them, and the squares
 #: of such products, stay within the range of float64.
 LEAST, MOST = 1e-30, 1e30
+#: More classes than these are no record.
+MAX_CLASSES = 20_000
+#: Of more records than these the proved rounding of a sum exceeds what one record moves.
+MAX_RECORDS = 10**12
+#: Beyond this epsilon of a budget double precision cannot resolve the profile.
+LARGEST_EPSILON = 1e10
+
+# -- ranges ---------------------------------------------------------------------------------------
+
+#: Number of records, or of their owners; and a number that may be zero.
+Size = Annotated[int, Meta(ge=1, le=MAX_RECORDS)]
+Count = Annotated[int, Meta(ge=0, le=MAX_RECORDS)]
+#: Number of features, and of classes.
+Features = Annotated[int, Meta(ge=1, le=10**9)]
+Classes = Annotated[int, Meta(ge=2, le=MAX_CLASSES)]
+#: Length, and regularisation strength.
+Length = Annotated[float, Meta(ge=LEAST, le=MOST)]
+Strength = Annotated[float, Meta(ge=0.0, le=MOST)]
+#: Weight of a record, or of many.
+Mass = Annotated[float, Meta(ge=0.0, le=MOST * MOST)]
+#: A budget's epsilon, and what else was spent.
+Epsilon = Annotated[float, Meta(gt=0.0, le=LARGEST_EPSILON)]
+Spent = Annotated[float, Meta(ge=0.0, le=LARGEST_EPSILON)]
+#: A part of a whole; one that is not nothing; and one that is not all of it either.
+Share = Annotated[float, Meta(ge=0.0, le=1.0)]
+Portion = Annotated[float, Meta(ge=LEAST, le=1.0)]
+Inside = Annotated[float, Meta(gt=0.0, lt=1.0)]
+#: A number of any size, infinity too.
+NonNegative = Annotated[float, Meta(ge=0.0)]
+
+
+def one_of(words: Collection[str]) -> Meta:
+    """A text that is one of these words."""
+    pattern = f"^({'|'.join(map(re.escape, words))})$".replace("\\ ", " ")
+    return Meta(pattern=pattern, extra_json_schema={"enum": list(words)})
+
+
+# -- checks ---------------------------------------------------------------------------------------
 
 
 def is_real(value: Any) -> bool:
@@ -35,14 +80,32 @@ def is_auto(value: Any) -> bool:
     return isinstance(value, str) and value == "auto"
 
 
+def in_range(value: Any, kind: Any) -> bool:
+    """Whether ``value`` is a number in the range of a type, such as :data:`Length`."""
+    number, limits = float(value) if is_real(value) else math.nan, get_args(kind)[1]
+    return (
+        (limits.ge is None or number >= limits.ge)
+        and (limits.gt is None or number > limits.gt)
+        and (limits.le is None or number <= limits.le)
+        and (limits.lt is None or number < limits.lt)
+    )
+
+
+def check_number(name: str, value: Any, kind: Any, otherwise: str = "") -> None:
+    """Raise a ValueError unless ``value`` is a number in the range of a type.
+
+    ``otherwise`` is text for the message that names the other values which the caller accepts.
+    """
+    if not in_range(value, kind):
+        limits = get_args(kind)[1]
+        ends = {"at least": limits.ge, "above": limits.gt, "at most": limits.le, "below": limits.lt}
+        shown = " and ".join(f"{side} {end:g}" for side, end in ends.items() if end is not None)
+        raise ValueError(f"{name} must be a number, {shown}{otherwise}; got {value!r}.")
+
+
 def check_positive(name: str, value: Any, otherwise: str = "") -> None:
-    """Raise a ValueError unless ``value`` is a number from :data:`LEAST` to :data:`MOST`."""
-    number = float(value) if is_real(value) else math.nan
-    if not LEAST <= number <= MOST:
-        raise ValueError(
-            f"{name} must be a positive number between {LEAST:g} and {MOST:g}{otherwise}, got "
-            f"{value!r}."
-        )
+    """Raise a ValueError unless ``value`` is a number in the range of lengths."""
+    check_number(name, value, Length, otherwise)
 
 
 def check_option(name: str, value: Any, options: Collection[str]) -> None:
@@ -56,22 +119,6 @@ def check_whole(name: str, value: Any, smallest: int = 1) -> None:
     whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
     if not (whole and smallest <= int(value) < 2**63):
         raise ValueError(f"{name} must be an integer of at least {smallest}, got {value!r}.")
-
-
-def check_share(name: str, value: Any, others: str = "", *, below_one: bool = False) -> None:
-    """Raise a ValueError unless ``value`` lies in [0, 1] or [0, 1).
-
-    ``others`` is text for the message that names the other values which the caller accepts.
-    """
-    if not (is_real(value) and 0.0 <= value <= 1.0 and not (below_one and value == 1.0)):
-        interval = "[0, 1)" if below_one else "[0, 1]"
-        raise ValueError(f"{name} must lie in {interval}{others}, got {value!r}.")
-
-
-def check_inside(name: str, value: Any) -> None:
-    """Raise a ValueError unless ``value`` lies strictly between 0 and 1."""
-    if not (is_real(value) and 0.0 < float(value) < 1.0):
-        raise ValueError(f"{name} must lie strictly between 0 and 1, got {value!r}.")
 
 
 def check_flag(name: str, value: Any) -> None:

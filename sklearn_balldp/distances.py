@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.spatial.distance import cdist, pdist
 from sklearn.neighbors import NearestNeighbors
 
-from ._parameters import check_option
+from ._parameters import Share, check_number, check_option
 from .adjacency import METRICS, full_radius_in
 from .privacy.exact_normal import Entropy
 from .privacy.noise import RandomState, check_random_state
@@ -121,8 +121,7 @@ def same_label_quantile(
         If a parameter is invalid, or no class has two rows.
     """
     check_option("metric", metric, METRICS)
-    if not 0.0 <= quantile <= 1.0:
-        raise ValueError(f"quantile must lie in [0, 1], got {quantile!r}.")
+    check_number("quantile", quantile, Share)
     X, y = np.asarray(X), np.asarray(y)
     rng = np.random.default_rng(random_state)
     classes = [np.flatnonzero(y == label) for label in np.unique(y)]

@@ -12,16 +12,17 @@ from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from msgspec import Meta
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from ._parameters import check_option, check_positive, check_share, is_real
+from ._parameters import Share, check_number, check_option, check_positive
 from ._validation import all_or_nothing, caller_level, validated
 from .accounting import OtherRelease, PrivacyAccountant, count
 from .accounting.accountant import check_accountant
@@ -35,6 +36,8 @@ _PUBLIC_SOURCES = SOURCES[:2]
 COVERAGES = ("pairs", "records")
 #: Public classes with fewer rows are named.
 FEW_ROWS = 5
+# Epsilon of a private quantile.
+_Epsilon = Annotated[float, Meta(ge=1e-6, le=1e3)]
 # Rows whose norm is B up to this relative error count as on the sphere: float32 rounds that much.
 _SPHERE_TOLERANCE = 1e-6
 #: Most private rows that a policy reads (but it reads at least two of each class).
@@ -172,7 +175,7 @@ class RadiusPolicy(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self.random_state = random_state
 
     def _check_parameters(self) -> None:
-        check_share("quantile", self.quantile)
+        check_number("quantile", self.quantile, Share)
         check_option("source", self.source, SOURCES)
         check_option("coverage", self.coverage, COVERAGES)
         check_option("metric", self.metric, METRICS)
@@ -184,11 +187,8 @@ class RadiusPolicy(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
                 f"epsilon={self.epsilon!r} is for source='private'; source={self.source!r} costs "
                 "none: leave epsilon=None."
             )
-        if self.source == "private" and not (is_real(self.epsilon) and 1e-6 <= self.epsilon <= 1e3):
-            raise ValueError(
-                f"epsilon must be a positive number from 1e-6 to 1000 with source='private', got "
-                f"{self.epsilon!r}."
-            )
+        if self.source == "private":
+            check_number("epsilon", self.epsilon, _Epsilon, " with source='private'")
 
     def fit(
         self,

@@ -448,8 +448,11 @@ def test_as_a_step(digits):
         ({"norm_bound": 0}, "norm_bound"),
         ({"random_state": "x"}, "random_state"),
         ({"epsilon": 1.0}, r"epsilon=1.0 is for source='private'"),
-        ({"source": "private"}, "epsilon must be a positive number"),
-        ({"source": "private", "epsilon": -1.0}, "epsilon must be a positive number"),
+        ({"source": "private"}, "epsilon must be a number, at least 1e-06 and at most 1000"),
+        (
+            {"source": "private", "epsilon": -1.0},
+            "epsilon must be a number, at least 1e-06 and at most 1000",
+        ),
     ],
 )
 def test_bad_policies(params, match, digits):

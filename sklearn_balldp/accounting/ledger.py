@@ -18,11 +18,10 @@ from urllib.parse import quote
 
 import msgspec
 
-from .._parameters import check_inside, check_option, check_positive, is_real
+from .._parameters import Epsilon, Inside, check_number, check_option, check_positive
 from ..adjacency import LABELS
 from ..encoder_name import same_encoder
 from ..privacy.gaussian import (
-    LARGEST_EPSILON,
     compose,
     epsilon_from_mu,
     mu_from_budget,
@@ -106,13 +105,11 @@ class Terms:
     name: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     def __post_init__(self) -> None:
-        check_inside("delta", self.delta)
+        check_number("delta", self.delta, Inside)
         if self.radius is not None:
             check_positive("radius", self.radius, ", or None")
-        if self.limit is not None and not (
-            is_real(self.limit) and 0.0 < self.limit <= LARGEST_EPSILON
-        ):
-            raise ValueError(f"limit must be a positive epsilon, or None, got {self.limit!r}.")
+        if self.limit is not None:
+            check_number("limit", self.limit, Epsilon, ", or None")
         check_option("labels", self.labels, LABELS)
         check_option("unit", self.unit, ("record", "person"))
         for name in ("delta", "radius", "limit"):

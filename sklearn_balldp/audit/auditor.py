@@ -20,7 +20,14 @@ from sklearn.utils import Tags, get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from .._parameters import check_inside, check_option, check_positive, check_whole, is_real
+from .._parameters import (
+    Inside,
+    NonNegative,
+    check_number,
+    check_option,
+    check_positive,
+    check_whole,
+)
 from .._validation import all_or_nothing, caller_level
 from ..heads import Released
 from ..heads.inspection import noise_of
@@ -256,10 +263,9 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         check_option("noise", self.noise, ("simulated", "mechanism"))
         if self.radius is not None:
             check_positive("radius", self.radius, " or None for the release's radius")
-        check_inside("confidence", self.confidence)
-        check_inside("holdout", self.holdout)
-        if not (is_real(self.eta) and self.eta >= 0.0):
-            raise ValueError(f"eta must be a non-negative number, got {self.eta!r}.")
+        check_number("confidence", self.confidence, Inside)
+        check_number("holdout", self.holdout, Inside)
+        check_number("eta", self.eta, NonNegative)
 
     def fit(
         self,

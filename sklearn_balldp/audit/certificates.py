@@ -24,7 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
 
-from .._parameters import check_option
+from .._parameters import NonNegative, Share, check_number, check_option
 from ..privacy.gaussian import epsilon_from_mu, gaussian_power, mu_from_budget
 
 Array = NDArray[np.float64]
@@ -66,12 +66,10 @@ def rero_bound_dp(kappa: float, epsilon: float, delta: float) -> float:
     float
         The bound; a ValueError if an argument is out of range.
     """
+    check_number("kappa", kappa, Share)
+    check_number("delta", delta, Share)
+    check_number("epsilon", epsilon, NonNegative)
     kappa, delta = float(kappa), float(delta)
-    for name, value in {"kappa": kappa, "delta": delta}.items():
-        if not 0.0 <= value <= 1.0:
-            raise ValueError(f"{name} must lie between 0 and 1, got {value!r}.")
-    if not epsilon >= 0.0:
-        raise ValueError(f"epsilon must be non-negative, got {epsilon!r}.")
     if kappa == 0.0 and not math.isinf(epsilon):
         return delta
     # Compare logarithms: the exponential may overflow.

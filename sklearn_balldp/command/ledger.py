@@ -3,8 +3,8 @@
 import argparse
 from pathlib import Path
 
+from .._parameters import Epsilon, in_range
 from ..accounting import PrivacyAccountant, Total
-from ..privacy.gaussian import LARGEST_EPSILON
 from ..privacy.release import Release
 from ..text import one_line
 from .records import InputError
@@ -27,7 +27,7 @@ class Account:
                 raise InputError("--limit needs --ledger FILE: the file that keeps it.")
             return None
         named = f"--ledger {path}"
-        if limit is not None and not 0.0 < limit <= LARGEST_EPSILON:
+        if limit is not None and not in_range(limit, Epsilon):
             raise InputError(f"--limit {limit:g} must be a positive epsilon.")
         if not path.exists():
             if not path.parent.is_dir():

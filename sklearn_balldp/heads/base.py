@@ -19,9 +19,11 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from .._parameters import (
+    Epsilon,
+    Inside,
     check_flag,
-    check_inside,
     check_no_mask,
+    check_number,
     check_option,
     check_positive,
     check_whole,
@@ -222,9 +224,9 @@ class BaseBallDPClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         return copy.copy(value)
 
     def _check_parameters(self) -> None:
-        for name in ("epsilon", "norm_bound"):
-            check_positive(name, getattr(self, name))
-        check_inside("delta", self.delta)
+        check_number("epsilon", self.epsilon, Epsilon)
+        check_number("delta", self.delta, Inside)
+        check_positive("norm_bound", self.norm_bound)
         if not isinstance(self._policy, (RadiusPolicy, type(None))):
             check_positive("radius", self.radius, ", a RadiusPolicy, or None (2 * norm_bound)")
         check_option("metric", self.metric, METRICS)
@@ -444,12 +446,12 @@ class BaseBallDPClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         frozen = isinstance(self.radius, FrozenEstimator)
         chosen = getattr(policy, "choice_", policy) if frozen else policy
         private = isinstance(policy, RadiusPolicy) and chosen.source == "private"
-        if private and weights.sums.most_records > 1:
+        if private and weights.sums_weights.most_records > 1:
             raise ValueError(
                 "radius: a private quantile hides one record, and groups= asks for all of one "
                 "person; use source='reference' or 'edits', or a number."
             )
-        warn_of_large_delta(self.delta, weights.sums)
+        warn_of_large_delta(self.delta, weights.sums_weights)
         radius = choose_radius(
             self.radius,
             private_rows,
@@ -459,7 +461,7 @@ class BaseBallDPClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
             labels=protection,
             domain=self.domain,
             accountant=self.accountant,
-            unit=weights.sums.unit,
+            unit=weights.sums_weights.unit,
         )
         alpha = getattr(self, "alpha", 0.0)
         problem = self._problem(
@@ -474,8 +476,7 @@ class BaseBallDPClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
             labels=protection,
             domain=self.domain,
             precision=precision,
-            sums_weights=weights.sums,
-            loss_weights=weights.loss,
+            **weights.public,
         )
         if radius.value is None:
             problem = replace(problem, radius=problem.full_radius)

@@ -101,7 +101,7 @@ def records_of(
         groups=groups,
         class_weight=class_weight,
     )
-    if (weighed.sums, weighed.loss) != (problem.sums_weights, problem.loss_weights):
+    if replace(problem, **weighed.public) != problem:
         raise ValueError(
             "groups: they are not those of the fit, or not of all of its records; pass what "
             "it took, in the order of the rows."

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._parameters import LEAST, is_auto, is_real
+from .._parameters import Portion, Share, check_number, is_auto
 from ..mechanisms import Mechanism, StatisticsPerturbation
 from ..mechanisms.discriminant_rule import discriminant_rule
 from .documentation import documented
@@ -87,11 +87,10 @@ class BallDPLinearDiscriminant(ProbabilitiesMixin, BaseSumsClassifier):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        shrinkage, share = self.shrinkage, self.share
-        if not (is_auto(shrinkage) or (is_real(shrinkage) and 0.0 <= shrinkage <= 1.0)):
-            raise ValueError(f"shrinkage must lie in [0, 1], got {shrinkage!r}.")
-        if not (is_auto(share) or (is_real(share) and LEAST <= share <= 1.0)):
-            raise ValueError(f"share must be 'auto' or a number in (0, 1]; got {share!r}.")
+        if not is_auto(self.shrinkage):
+            check_number("shrinkage", self.shrinkage, Share, ", or 'auto'")
+        if not is_auto(self.share):
+            check_number("share", self.share, Portion, ", or 'auto'")
 
     def _mechanism(self) -> Mechanism:
         return StatisticsPerturbation(None if is_auto(self.share) else self.share)

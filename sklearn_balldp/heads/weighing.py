@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._parameters import LEAST, MOST, is_real
+from .._parameters import Length, in_range, is_real
 from .._validation import check_complete
 from ..mechanisms.settings import MOST_BALANCED
-from ..privacy.weights import Weights, uniform_weights, weights_of_classes
+from ..privacy.weights import Weights, uniform_weights
 from ..text import spelling
 
 Array = NDArray[np.float64]
@@ -23,13 +23,18 @@ class FitWeights:
     """Weights of a fit.
 
     ``rows`` are the weights of the records in sums, without those of their classes (None where all
-    are 1), and ``sums`` public numbers of these; ``loss`` has public numbers of the weights in the
-    loss, where those of the classes join them.
+    are 1). All else are public numbers, as :class:`.Problem` has them.
     """
 
     rows: Array | None
-    sums: Weights
-    loss: Weights
+    sums_weights: Weights
+    class_weights: tuple[float, ...] | None = None
+    largest_in_loss: float | None = None
+
+    @property
+    def public(self) -> dict[str, Any]:
+        """The public numbers, by their names in the problem."""
+        return {name: value for name, value in vars(self).items() if name != "rows"}
 
 
 def fit_weights(
@@ -59,18 +64,16 @@ def fit_weights(
         # Where every owner has one record, all weights are one.
         rows = None if sums.uniform else rows
     if class_weight is None or counts is None:
-        return FitWeights(rows, sums, sums)
+        return FitWeights(rows, sums)
     masses = np.array(counts, dtype=np.float64)
     if rows is not None:
         masses = np.bincount(codes, rows, k)  # type: ignore[arg-type]
     factors = _class_weights(class_weight, classes, masses, MOST_BALANCED)
-    totals = masses * factors
-    by_class = tuple(factors.tolist())
-    # Equal terms in a long sum would drift: these totals are products.
-    if owners is None:
-        return FitWeights(rows, sums, weights_of_classes(by_class, tuple(counts)))
-    in_loss = factors[codes] if rows is None else rows * factors[codes]
-    return FitWeights(rows, sums, weights_of(in_loss, codes, k, owners, by_class, totals))
+    largest = None
+    if owners is not None:
+        in_loss = factors[codes] if rows is None else rows * factors[codes]
+        largest = _largest_unit(in_loss, owners)
+    return FitWeights(rows, sums, tuple(factors.tolist()), largest)
 
 
 def owners_of(groups: ArrayLike, n_samples: int) -> Codes:
@@ -111,7 +114,7 @@ def check_class_weight(class_weight: Any) -> None:
         return
     if isinstance(class_weight, Mapping):
         values = list(class_weight.values())
-        if all(is_real(v) and LEAST <= v <= MOST for v in values):
+        if all(in_range(value, Length) for value in values):
             return
     raise ValueError(
         "class_weight must be None, 'balanced' or a mapping from labels to positive numbers; got "
@@ -142,17 +145,13 @@ def weights_of(
     codes: Codes | None,
     n_classes: int,
     owners: Codes | None = None,
-    by_class: tuple[float, ...] | None = None,
-    totals: Array | None = None,
 ) -> Weights:
     """Public numbers of weights; sums of a unit are rounded up.
 
-    ``owners`` are whole numbers from 0; by default each record has one. ``by_class`` holds the
-    factors of the classes that are in the weights already. ``totals`` of the classes are summed up
-    by default.
+    ``owners`` are whole numbers from 0; by default each record has one.
     """
     n = len(rows)
-    largest_of, block_factor = None, 1.0
+    totals, largest_of, block_factor = None, None, 1.0
     if owners is None:
         n_units, max_records, largest = n, 1, float(rows.max())
         if codes is not None:
@@ -162,9 +161,7 @@ def weights_of(
     else:
         sizes = np.bincount(owners)
         n_units, max_records = len(sizes), int(sizes.max())
-        # A sum of m terms is short by a share of (m - 1) roundoffs at most.
-        up = 1.0 + (max_records - 1) * 2.0**-52
-        largest = up * float(np.bincount(owners, rows).max())
+        up, largest = _rounding_up(max_records), _largest_unit(rows, owners)
         if codes is not None:
             pairs, inverse = np.unique(owners * n_classes + codes, return_inverse=True)
             held, kinds = np.bincount(inverse, rows), pairs % n_classes
@@ -178,8 +175,7 @@ def weights_of(
             largest_of = up * by_label
     total = float(rows.sum())
     if codes is not None:
-        if totals is None:
-            totals = np.bincount(codes, rows, n_classes).astype(np.float64)
+        totals = np.bincount(codes, rows, n_classes).astype(np.float64)
         total = float(totals.sum())
     return Weights(
         unit="record" if owners is None else "person",
@@ -191,5 +187,14 @@ def weights_of(
         class_totals=None if totals is None else tuple(totals.tolist()),
         class_largest=None if largest_of is None else tuple(largest_of.tolist()),
         block_factor=block_factor,
-        by_class=by_class,
     )
+
+
+def _largest_unit(rows: Array, owners: Codes) -> float:
+    """Largest total weight of one owner, rounded up."""
+    return _rounding_up(int(np.bincount(owners).max())) * float(np.bincount(owners, rows).max())
+
+
+def _rounding_up(n_terms: int) -> float:
+    """What covers the rounding of a sum: it is short by a share of (m - 1) roundoffs at most."""
+    return 1.0 + (n_terms - 1) * 2.0**-52

@@ -8,8 +8,7 @@ from ..text import one_line
 from .bounds import tag_of
 from .gaussian import epsilon_from_mu, mu_from_budget
 from .problem import Problem
-from .record import contradictions
-from .weights import Weights, weights_of_classes
+from .weights import Weights
 
 #: Largest relative difference between two machines' values of one formula.
 ROUNDING = 1e-9
@@ -70,8 +69,10 @@ def check(release: Any) -> None:
         f"bound.pooled={pooled!r} and bound.moment={moment!r} are not what mechanism="
         f"{mechanism!r} asks for.",
     )
-    with contradictions("bound"):
+    try:
         bound.check(problem)
+    except ValueError as error:
+        raise ValueError(f"record: bound: {one_line(error, 200)}") from error
     budget, mu = mu_from_budget(release.epsilon, release.delta), release.mu
     if not 0.0 <= mu <= budget * (1.0 + ROUNDING):
         needed = repr(epsilon_from_mu(mu, release.delta)) if 0.0 <= mu < math.inf else "none"
@@ -87,54 +88,57 @@ def _require(sound: bool, text: str) -> None:
 
 
 def _check_weights(problem: Problem) -> None:
-    """Raise a ValueError unless both weights are of these records, and of the same units."""
-    counts, sums, loss = problem.class_counts, problem.sums_weights, problem.loss_weights
-    both = {"sums_weights": sums, "loss_weights": loss}
-    for name, weights in both.items():
-        alone = weights.most_records == weights.block_factor == 1
-        alone = alone and weights.n_units == problem.n_samples
-        _require(
-            alone if weights.unit == "record" else weights.n_units <= problem.n_samples,
-            f"problem.{name}: n_units={weights.n_units!r}, most_records={weights.most_records!r} "
-            f"and block_factor={weights.block_factor!r} are not those of {problem.n_samples!r} "
-            f"records, the unit being a {weights.unit}.",
-        )
-        totals = weights.class_totals
-        _require(
-            (None if totals is None else [t > 0.0 for t in totals])
-            == (None if counts is None else [n > 0 for n in counts]),
-            f"problem.{name}.class_totals={totals!r} do not go with problem.class_counts="
-            f"{counts!r}: the classes with records have a weight.",
-        )
-    same = ("unit", "n_units", "most_records")
+    """Raise a ValueError unless some records have these weights."""
+    counts, sums = problem.class_counts, problem.sums_weights
+    factors, largest = problem.class_weights, problem.largest_in_loss
+    persons = sums.unit == "person"
     _require(
-        all(getattr(sums, name) == getattr(loss, name) for name in same),
-        "problem.sums_weights and problem.loss_weights are not of the same units.",
+        _is_of_persons(sums, problem.n_samples) if persons else sums == problem.uniform_weights,
+        f"problem.sums_weights: n_units={sums.n_units!r}, most_records={sums.most_records!r}, "
+        f"record={sums.record!r}, total={sums.total!r} are not those of {problem.n_samples!r} "
+        f"records, where each {sums.unit} counts once.",
     )
-    for name, weights in both.items():
-        _require(_possible(weights, problem), f"problem.{name} are no weights of these records.")
+    totals = sums.class_totals
+    _require(
+        (None if totals is None else [t > 0.0 for t in totals])
+        == (None if counts is None else [n > 0 for n in counts]),
+        f"problem.sums_weights.class_totals={totals!r} do not go with problem.class_counts="
+        f"{counts!r}: the classes with records have a weight.",
+    )
+    _require(
+        factors is None or (len(factors) == len(counts or ()) and min(factors) > 0.0),
+        f"problem.class_weights={factors!r} do not go with problem.class_counts={counts!r}: each "
+        "class of public counts has a positive factor.",
+    )
+    _require(
+        (largest is not None) == (persons and factors is not None),
+        f"problem.largest_in_loss={largest!r} is stated of persons where classes have weights.",
+    )
+    for name in ("sums_weights", "loss_weights") if persons else ():
+        _require(
+            _possible(getattr(problem, name), problem),
+            f"problem.{name} are no weights of these records.",
+        )
+
+
+def _is_of_persons(weights: Weights, n_samples: int) -> bool:
+    """Whether so many records can be those of persons who count once each, whatever they have."""
+    fewest, most, n = round(1.0 / weights.record), weights.most_records, weights.n_units
+    # Sums of many weights are rounded.
+    slack = ROUNDING + n_samples * 2.0**-52
+    ones = weights.record * fewest, weights.largest, weights.total / n
+    # One person has the fewest records, and one the most.
+    return all(abs(one - 1.0) <= slack for one in ones) and (
+        (n - 1) * fewest + most <= n_samples <= (n - 1) * most + fewest
+    )
 
 
 def _possible(weights: Weights, problem: Problem) -> bool:
-    """Whether some records have these weights; of records alone, which weights they have."""
-    if problem.sums_weights.by_class is not None:
-        return False
-    if weights.unit == "record":
-        if weights.by_class is None or problem.class_counts is None:
-            return weights == problem.uniform_weights
-        return weights == weights_of_classes(weights.by_class, problem.class_counts)
-    if problem.loss_weights.by_class is None and problem.loss_weights != problem.sums_weights:
-        return False
-    up, n_records, largest = 1.0 + ROUNDING, weights.most_records, weights.largest
-    root = math.sqrt(min(n_records, problem.n_classes))
-    # A unit has at least the mean of all, and no more than all of its records.
-    sound = (
-        weights.record <= largest * up
-        and largest <= min(n_records * weights.record, weights.total) * up
-        and weights.total <= weights.n_units * largest * up
-        and problem.n_samples <= weights.n_units * n_records
-        and weights.block_factor <= root * up
-    )
+    """Whether the records of some persons have these weights."""
+    up, largest = 1.0 + ROUNDING, weights.largest
+    root = math.sqrt(min(weights.most_records, problem.n_classes))
+    # A person has at least the mean of all.
+    sound = weights.total <= weights.n_units * largest * up and weights.block_factor <= root * up
     counts, totals, largest_of = problem.class_counts, weights.class_totals, weights.class_largest
     if not sound or counts is None or totals is None or largest_of is None:
         return sound

@@ -24,34 +24,28 @@ Dong, Roth & Su, "Gaussian differential privacy", JRSS-B 2022.
 import math
 import sys
 from collections.abc import Callable, Iterable
+from typing import Annotated, Any
 
 import numpy as np
+from msgspec import Meta
 from scipy.optimize import brentq
 from scipy.special import erfcx, erfinv, expit, log_ndtr, ndtr, ndtri
 
-from .._parameters import check_inside, is_real
+from .._parameters import Inside, NonNegative, Share, Spent, check_number
 
 _LOG_SQRT_2PI = 0.5 * math.log(2.0 * math.pi)
 _SQRT_HALF_PI = math.sqrt(0.5 * math.pi)
 # The profile is evaluated to a relative error below 1e-10; targets keep this margin on top of it.
 _MARGIN = 1e-9
 _NODES, _WEIGHTS = (a.tolist() for a in np.polynomial.legendre.leggauss(10))
-#: Largest epsilon of a budget: beyond it double precision cannot resolve the profile.
-LARGEST_EPSILON = 1e10
+_GUESS = "the success of a blind guess (1/10 for ten candidates)"
+# A privacy loss may be as large as a double, and not infinite.
+_Loss = Annotated[float, Meta(ge=0.0, le=sys.float_info.max)]
 
 
-def _check_epsilon(epsilon: float, largest: float = sys.float_info.max) -> float:
-    epsilon = float(epsilon) if is_real(epsilon) else math.nan
-    if not 0.0 <= epsilon <= largest:
-        raise ValueError(f"epsilon must lie between 0 and {largest:g}, got {epsilon!r}.")
-    return epsilon
-
-
-def _check_mu(mu: float) -> float:
-    mu = float(mu)
-    if not mu >= 0.0:
-        raise ValueError(f"mu must be a non-negative number, got {mu!r}.")
-    return mu
+def _checked(name: str, value: Any, kind: Any = NonNegative) -> float:
+    check_number(name, value, kind)
+    return float(value)
 
 
 def _mills(x: float) -> float:
@@ -108,7 +102,7 @@ def delta_from_mu(mu: float, epsilon: float) -> float:
     ValueError
         If an argument is out of range.
     """
-    mu, epsilon = _check_mu(mu), _check_epsilon(epsilon)
+    mu, epsilon = _checked("mu", mu), _checked("epsilon", epsilon, _Loss)
     if mu == 0.0:
         return 0.0
     if math.isinf(mu):
@@ -143,8 +137,7 @@ def mu_from_budget(epsilon: float, delta: float) -> float:
     >>> round(mu_from_budget(2.0, 1e-6), 4)
     0.4483
     """
-    epsilon, delta = _check_epsilon(epsilon, LARGEST_EPSILON), float(delta)
-    check_inside("delta", delta)
+    epsilon, delta = _checked("epsilon", epsilon, Spent), _checked("delta", delta, Inside)
     target = math.log(delta) + math.log1p(-_MARGIN)
 
     def excess(mu: float) -> float:
@@ -181,8 +174,7 @@ def epsilon_from_mu(mu: float, delta: float) -> float:
     ValueError
         If an argument is out of range.
     """
-    mu, delta = _check_mu(mu), float(delta)
-    check_inside("delta", delta)
+    mu, delta = _checked("mu", mu), _checked("delta", delta, Inside)
     if math.isinf(mu):
         return math.inf
     target = math.log(delta) + math.log1p(-_MARGIN)
@@ -206,7 +198,7 @@ def mu_from_pure(epsilon: float) -> float:
     >>> round(mu_from_pure(0.5), 3)
     0.624
     """
-    epsilon = _check_epsilon(epsilon)
+    epsilon = _checked("epsilon", epsilon, _Loss)
     if epsilon > 700.0:
         return math.inf
     # Phi^-1((1 + t) / 2) = sqrt(2) erfinv(t) keeps its digits for probabilities near 1/2 and 1.
@@ -237,7 +229,7 @@ def compose(mus: Iterable[float]) -> float:
     ValueError
         If a mu is negative or not a number.
     """
-    return math.hypot(*(_check_mu(mu) for mu in mus))
+    return math.hypot(*(_checked("mu", mu) for mu in mus))
 
 
 def gaussian_power(level: float, mu: float) -> float:
@@ -247,12 +239,7 @@ def gaussian_power(level: float, mu: float) -> float:
     blind guess succeeds with probability :math:`\kappa`, the level, succeeds with at most
     :math:`\Phi(\Phi^{-1}(\kappa) + \mu)` after the release. It is rounded up.
     """
-    level, mu = float(level) if is_real(level) else math.nan, _check_mu(mu)
-    if not 0.0 <= level <= 1.0:
-        raise ValueError(
-            "the success of a blind guess must lie in [0, 1] (1/10 for ten candidates), got "
-            f"{level!r}."
-        )
+    level, mu = _checked(_GUESS, level, Share), _checked("mu", mu)
     if math.isinf(mu):
         return 1.0
     if level in (0.0, 1.0) or mu == 0.0:

@@ -7,17 +7,25 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import NDArray
 
-from .._parameters import check_option
+from .._parameters import (
+    Classes,
+    Count,
+    Features,
+    Length,
+    Mass,
+    Size,
+    Strength,
+    check_option,
+    is_real,
+    one_of,
+)
 from ..adjacency import DOMAINS, LABELS, METRICS, full_radius_in
 from ..losses import LOSSES, Loss, make_loss
-from .ranges import Classes, Count, Features, Length, Size, Strength
 from .weights import Weights, uniform_weights
 
 Array = NDArray[np.float64]
 #: Of rows.
 PRECISIONS = ("float64", "float32")
-# Of a field that a record leaves out where each record counts once.
-_FOLLOWS = {"follows": "uniform_weights"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,9 +58,13 @@ class Problem:
         Whether a linear head has an intercept.
     precision : {"float64", "float32"}
         Precision of the rows: rounding in it is part of a sensitivity.
-    sums_weights, loss_weights : Weights, optional
-        Public numbers of the records' weights in sums, and in the loss, where those of their
-        classes join them. By default every record counts once, and is all that its owner has.
+    sums_weights : Weights, optional
+        Public numbers of the records' weights in sums. By default every record counts once, and is
+        all that its owner has.
+    class_weights : tuple of float or None
+        Factor of each class in the loss; None where all are 1.
+    largest_in_loss : float or None
+        Of persons, where classes have weights: the largest total weight of one in the loss.
     class_embeddings : ndarray of shape (n_classes, n_features) or None
         Public vector for each class, which noisy class means are shrunk towards. It is no part of
         a record: the model holds it.
@@ -63,22 +75,24 @@ class Problem:
     n_classes: Classes
     class_counts: tuple[Count, ...] | None
     radius: Length
-    metric: Annotated[str, tuple(METRICS)] = "euclidean"
+    metric: Annotated[str, one_of(METRICS)] = "euclidean"
     norm_bound: Length = 1.0
-    labels: Annotated[str, LABELS] = "public"
+    labels: Annotated[str, one_of(LABELS)] = "public"
     alpha: Strength = 0.0
-    domain: Annotated[str, DOMAINS] = "ball"
-    loss: Annotated[str, ("", *LOSSES)] = ""
+    domain: Annotated[str, one_of(DOMAINS)] = "ball"
+    loss: Annotated[str, one_of(("", *LOSSES))] = ""
     fit_intercept: bool = False
-    precision: Annotated[str, PRECISIONS] = "float64"
-    sums_weights: Weights = field(default=None, metadata=_FOLLOWS)  # type: ignore[assignment]
-    loss_weights: Weights = field(default=None, metadata=_FOLLOWS)  # type: ignore[assignment]
+    precision: Annotated[str, one_of(PRECISIONS)] = "float64"
+    sums_weights: Weights = field(  # type: ignore[assignment]
+        default=None, metadata={"follows": "uniform_weights"}
+    )
+    class_weights: tuple[Mass, ...] | None = None
+    largest_in_loss: Mass | None = None
     class_embeddings: Array | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        for name in ("sums_weights", "loss_weights"):
-            if getattr(self, name) is None:
-                object.__setattr__(self, name, self.uniform_weights)
+        if self.sums_weights is None:
+            object.__setattr__(self, "sums_weights", self.uniform_weights)
 
     @cached_property
     def kind(self) -> Loss:
@@ -95,11 +109,8 @@ class Problem:
     def euclidean(self, radius: float) -> float:
         """Largest Euclidean distance between two rows within a ``radius`` in ``metric``."""
         check_option("metric", self.metric, METRICS)
-        if not radius > 0.0:
-            raise ValueError(
-                "radius must be positive, or None for the full radius 2 * norm_bound; got "
-                f"{radius!r}."
-            )
+        if not (is_real(radius) and radius > 0.0):
+            raise ValueError(f"radius must be a positive number, or None; got {radius!r}.")
         modulus = METRICS[self.metric].euclidean_per_unit(self.n_features)
         return min(modulus * float(radius), self.diameter)
 
@@ -120,6 +131,13 @@ class Problem:
         """Weights of these records if each of them counts once."""
         return uniform_weights(self.n_samples, self.class_counts)
 
+    @cached_property
+    def loss_weights(self) -> Weights:
+        """Public numbers of the records' weights in the loss, where those of classes join them."""
+        if self.class_weights is None:
+            return self.sums_weights
+        return self.sums_weights.times(self.class_weights, self.largest_in_loss)
+
     @property
     def weighted(self) -> bool:
         """Whether records have owners or weights, so that each of them is needed to tell these."""
@@ -129,11 +147,6 @@ class Problem:
     def effective_size(self) -> float:
         """Total weight in the loss over the largest of one unit: the size that noise follows."""
         return self.loss_weights.effective_size
-
-    @property
-    def class_weights(self) -> tuple[float, ...] | None:
-        """Weight of each class in the loss; None where all are 1."""
-        return self.loss_weights.by_class
 
     @property
     def class_sizes(self) -> Array | None:

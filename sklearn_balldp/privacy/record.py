@@ -1,8 +1,8 @@
-"""The JSON of a record: what it may hold, from the types of the dataclasses that it is made of.
+"""The JSON of a record: msgspec reads the dataclasses that it is made of, by their types.
 
-Each dataclass gets a type of msgspec with the same fields, which refuses whatever is missing,
-unknown, of another type or out of range. Fields with their defaults are not written, so that a
-default is part of the format. Reading takes time in proportion to the size.
+What was read is written again and compared with the record: whatever is unknown, or has a second
+spelling, is found by that. Fields with their defaults are not written, so that a default is part of
+the format. Reading takes time in proportion to the size.
 """
 
 import inspect
@@ -13,220 +13,156 @@ import reprlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import MISSING, fields, is_dataclass
-from functools import cache, reduce
-from operator import or_
-from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+from functools import cache
+from typing import Any
 
 import msgspec
 import numpy as np
-from msgspec import Meta
 
+from .._parameters import MAX_CLASSES
 from ..text import one_line
 from .bounds import KINDS, Bound, tag_of
-from .ranges import MAX_CLASSES
 
 #: Layout of the records that are written, and the only one that is read.
 FORMAT = 2
 #: Largest size of a record, in bytes of JSON.
 MAX_BYTES = 16 * 2**20
 
-_LARGEST = float(np.finfo(np.float64).max)
 _LONGEST_TEXT = 500
-_LONGEST_LIST = MAX_CLASSES
-_INTEGER = Meta(ge=-(2**53), le=2**53)
-# The dataclass that a type of msgspec stands for, and the words that a field takes.
-_MADE: dict[type, type] = {}
-_WORDS: dict[str, tuple[str, ...]] = {}
+# What no record holds, in a schema.
+_NOTHING: dict[str, Any] = {"not": {}}
 
 
 # -- writing --------------------------------------------------------------------------------------
 
 
-def plain(value: Any) -> Any:
-    """A dataclass as built-in types, without fields that have their defaults."""
+def plain(value: Any, path: str = "") -> Any:
+    """A dataclass as built-in types, without fields that have their defaults.
+
+    Raises
+    ------
+    ValueError
+        For what no record holds: numbers that are not finite, long texts, objects of other types.
+    """
     if is_dataclass(value):
         written = {"type": tag_of(type(value))} if isinstance(value, Bound) else {}
-        for field in _written_fields(value):
+        for field in fields(value):
             held, default = getattr(value, field.name), field.default
             if "follows" in field.metadata:
                 default = getattr(value, field.metadata["follows"])
-            if default is MISSING or type(held) is not type(default) or held != default:
-                written[field.name] = plain(held)
+            same = default is not MISSING and type(held) is type(default) and held == default
+            # What is not compared is no part of a record.
+            if field.init and field.compare and not same:
+                written[field.name] = plain(held, f"{path}.{field.name}".lstrip("."))
         return written
-    if isinstance(value, (tuple, list)):
-        return [plain(item) for item in value]
-    return value.item() if isinstance(value, np.generic) else value
+    if isinstance(value, tuple) and len(value) <= MAX_CLASSES:
+        return [plain(item, f"{path}[{i}]") for i, item in enumerate(value)]
+    value = value.item() if isinstance(value, np.generic) else value
+    if isinstance(value, str):
+        sound = value.isprintable() and len(value) <= _LONGEST_TEXT
+    elif isinstance(value, (int, float)):
+        sound = math.isfinite(value) and (isinstance(value, float) or abs(value) <= 2**53)
+    else:
+        sound = value is None
+    if not sound:
+        raise ValueError(
+            f"record: {path}={_short(value)} is a {type(value).__name__}. No record can hold this "
+            "kind; it holds finite numbers (whole ones up to 2**53), one short line of text "
+            f"({_LONGEST_TEXT} characters), None, bounds, and tuples of length <= {MAX_CLASSES}."
+        )
+    return value
 
 
-def _written_fields(value: Any) -> list[Any]:
-    """Fields of a dataclass; those that are not compared are no part of a record."""
-    return [field for field in fields(value) if field.init and field.compare]
-
-
-def check_size(record: Mapping[str, Any]) -> None:
-    """Raise a ValueError if a record is too long to be written, or read."""
-    size = len(json.dumps(record))
-    if size > MAX_BYTES:
-        raise ValueError(f"record: it takes {size} bytes of JSON, and may take {MAX_BYTES}.")
-
-
-# -- types ----------------------------------------------------------------------------------------
-
-
-@cache
-def struct_of(kind: type) -> type[msgspec.Struct]:
-    """The type of msgspec with a dataclass's fields; a TypeError if JSON cannot hold them."""
-    tag = {"tag": tag_of(kind), "tag_field": "type"} if issubclass(kind, Bound) else {}
-    return structure(kind.__name__, struct_fields(kind), kind, **tag)
-
-
-def structure(name: str, entries: list[Any], kind: type, **options: Any) -> type[msgspec.Struct]:
-    """A type of msgspec that takes these fields and no others, for a dataclass."""
-    made = msgspec.defstruct(
-        name, entries, forbid_unknown_fields=True, kw_only=True, frozen=True, **options
-    )
-    _MADE[made] = kind
-    return made
-
-
-def struct_fields(kind: type, **types: Any) -> list[tuple[Any, ...]]:
-    """Names, types and defaults of a dataclass's fields; ``types`` replaces some of theirs."""
-    if inspect.isabstract(kind) or not is_dataclass(kind):
-        raise TypeError(f"{kind.__name__} is no dataclass that an object can be made of")
-    try:
-        hints = get_type_hints(kind, include_extras=True)
-    except NameError as error:
-        raise TypeError(f"types of {kind.__name__} are not known: {error}") from error
-    entries: list[tuple[Any, ...]] = []
-    for field in _written_fields(kind):
-        words = get_args(hints[field.name])[1:]
-        if words and isinstance(words[0], tuple):
-            _WORDS[field.name] = words[0]
-        try:
-            held = types.get(field.name) or _checked_type(hints[field.name])
-        except TypeError as error:
-            raise TypeError(f"{kind.__name__}.{field.name}: {error}") from error
-        default = field.default
-        # What is not a number in the absence of a choice is no choice.
-        absent = default is MISSING or (isinstance(default, float) and math.isnan(default))
-        entries.append((field.name, held) if absent else (field.name, held, default))
-    return entries
-
-
-def _checked_type(hint: Any) -> Any:
-    """The type of a field with its limits: numbers are finite, lists and texts not too long."""
-    limits: Any = Meta()
-    if get_origin(hint) is Annotated:
-        hint, limits = get_args(hint)[:2]
-    if isinstance(limits, tuple):
-        return Literal[limits]
-    origin, parts = get_origin(hint), get_args(hint)
-    if hint is float:
-        ends = {name: getattr(limits, name) for name in ("gt", "ge", "lt", "le")}
-        if ends["gt"] is ends["ge"] is None:
-            ends["ge"] = -_LARGEST
-        if ends["lt"] is ends["le"] is None:
-            ends["le"] = _LARGEST
-        return Annotated[float, Meta(**ends)]
-    if hint is int:
-        return Annotated[int, _INTEGER if limits == Meta() else limits]
-    if hint is str:
-        sizes = {"min_length": limits.min_length, "max_length": limits.max_length or _LONGEST_TEXT}
-        return Annotated[str, Meta(pattern=limits.pattern, **sizes)]
-    if hint in (bool, NoneType) or origin is Literal:
-        return hint
-    if origin in (Union, UnionType):
-        return reduce(or_, map(_checked_type, parts))
-    if origin is tuple:
-        items = tuple(part if part is ... else _checked_type(part) for part in parts)
-        held: Any = tuple.__class_getitem__(items)
-        return Annotated[held, Meta(max_length=_LONGEST_LIST)] if ... in items else held
-    if isinstance(hint, type) and is_dataclass(hint):
-        return struct_of(hint)
-    raise TypeError(
-        f"{one_line(hint, 80)} is none of the types that a record holds: numbers, texts, truth "
-        "values, None, tuples of these, and bounds"
-    )
-
-
-def bound_struct(kind: type[Bound]) -> type[msgspec.Struct]:
-    """The type of msgspec of a bound; a ValueError if no record can hold it."""
-    try:
-        return struct_of(kind)
-    except TypeError as error:
-        raise ValueError(f"record: bound: no record can hold this kind ({error}).") from error
-
-
-def recordable() -> tuple[type[Bound], ...]:
-    """The kinds of bounds of this package that a record can hold."""
-    kinds = []
-    for tag, kind in sorted(KINDS.items()):
-        if ":" not in tag and not inspect.isabstract(kind):
-            try:
-                struct_of(kind)
-            except TypeError:
-                continue
-            kinds.append(kind)
-    return tuple(kinds)
+def sized(record: Mapping[str, Any]) -> dict[str, Any]:
+    """A record after a round trip through JSON; a ValueError if it is too long."""
+    text = json.dumps(record)
+    if len(text) > MAX_BYTES:
+        raise ValueError(f"record: it takes {len(text)} bytes of JSON, and may take {MAX_BYTES}.")
+    return json.loads(text)
 
 
 # -- reading --------------------------------------------------------------------------------------
 
 
 def kind_of(bound: Any) -> type[Bound]:
-    """The class of a bound in JSON, by its tag; a ValueError if no class has it."""
-    tag = bound.get("type") if isinstance(bound, Mapping) else None
+    """The class of a bound in JSON, by its tag; a ValueError if no record can hold it."""
+    tag = bound.get("type") if isinstance(bound, dict) else None
     kind = KINDS.get(tag) if isinstance(tag, str) else None
     if kind is None or inspect.isabstract(kind):
         module = tag.partition(":")[0] if isinstance(tag, str) and ":" in tag else ""
         remedy = f"import {one_line(module, 80)}, which defines it" if module else "pass to_dict()"
-        raise ValueError(f"record: bound.type={one_line(repr(tag), 80)} is not known; {remedy}.")
+        raise ValueError(f"record: bound.type={_short(tag)} is not known; {remedy}.")
+    fault = fault_of(kind)
+    if fault:
+        raise ValueError(f"record: bound: no record can hold this kind ({fault}).")
     return kind
 
 
-def converted(record: Mapping[str, Any], kind: type[msgspec.Struct]) -> Any:
-    """The fields of a record as a type of msgspec; a ValueError names what does not fit."""
+@cache
+def fault_of(kind: type[Bound]) -> str:
+    """Why no record can hold a kind of bounds, by the types of its fields; empty if one can."""
+    if not is_dataclass(kind) or inspect.isabstract(kind):
+        return f"{kind.__name__} is no dataclass that an object can be made of"
     try:
-        return msgspec.convert(record, kind)
+        shown = msgspec.json.schema_components([kind], schema_hook=lambda _: _NOTHING)
+    except (NameError, TypeError) as error:
+        return one_line(error, 200)
+    return f"a type of {kind.__name__} is none of a record" if str(_NOTHING) in str(shown) else ""
+
+
+def read(kind: type, record: Any, path: str = "") -> Any:
+    """A dataclass from JSON, by its types; a ValueError names what does not fit.
+
+    What its types do not name is passed over: :func:`check_same` finds it.
+    """
+    try:
+        return msgspec.convert(record, kind, dec_hook=_passed)
     except msgspec.ValidationError as error:
         text, _, where = str(error).rpartition(" - at `$")
-        path = where.strip("`.")
-        place = f"{one_line(path, 80)}={_shown(record, path)}: " if path and text else ""
-        text = one_line(text or where, 120)
-        if text.startswith("Invalid enum value") and (words := _WORDS.get(path.split(".")[-1])):
-            text = f"must be one of {', '.join(words)}"
-        raise ValueError(f"record: {place}{text[:1].lower()}{text[1:]}.") from None
+        place = f"{path}{where.strip('`')}" if text else path
+        place, text = place.strip("."), one_line(text or where, 200)
+        if words := re.search(r"regex '\^\((.+)\)\$'$", text):
+            text = f"must be one of {words[1].replace('|', ', ')}".replace("\\", "")
+        shown = f"{one_line(place, 80)}={_short(_at(record, place, path))}: " if place else ""
+        raise ValueError(f"record: {shown}{text[:1].lower()}{text[1:]}.") from None
 
 
-def _shown(record: Any, path: str) -> str:
-    """The value at a path, on one short line."""
-    try:
-        for name, position in re.findall(r"([^.\[\]]+)|\[(\d+)\]", path):
-            record = record[int(position)] if position else record[name]
-    except (KeyError, IndexError, TypeError):
-        return "?"
-    return one_line(reprlib.repr(record), 60)
+def _passed(kind: Any, value: Any) -> Any:
+    """A bound that was read before; nothing else that msgspec does not know is part of a record."""
+    if kind is Bound and isinstance(value, Bound):
+        return value
+    raise TypeError("no record can hold this kind")
 
 
-def made(value: Any, path: str = "") -> Any:
-    """The dataclass that a type of msgspec stands for; a ValueError for texts of several lines."""
-    if isinstance(value, msgspec.Struct):
-        kind: Any = _MADE[type(value)]
-        names = {name: f"{path}.{name}".strip(".") for name in value.__struct_fields__}
-        fields = {name: made(getattr(value, name), at) for name, at in names.items()}
-        with contradictions(path):
-            return kind(**fields)
-    if isinstance(value, tuple) and value and not isinstance(value[0], (int, float)):
-        return tuple(made(item, path) for item in value)
-    if isinstance(value, str) and not value.isprintable():
-        shown = one_line(repr(value), 80)
-        raise ValueError(f"record: {path}={shown} must be one short line of text.")
-    return value
+def _at(record: Any, place: str, path: str) -> Any:
+    """The value at a place, of a record that is at a path."""
+    for name, position in re.findall(r"([^.\[\]]+)|\[(\d+)\]", place[len(path) :]):
+        record = record[int(position)] if position else record[name]
+    return record
+
+
+def check_same(written: Any, record: Any, path: str = "") -> None:
+    """Raise a ValueError where a record is not what is written of the object read from it."""
+    if not (isinstance(written, dict) and isinstance(record, dict)):
+        if written != record:
+            raise ValueError(f"record: {path}={_short(record)} should be {_short(written)}.")
+        return
+    for name in written | record:
+        place = f"{path}.{name}".lstrip(".")
+        if name not in written:
+            raise ValueError(
+                f"record: {one_line(place, 80)}={_short(record[name])}: unknown field "
+                f"`{one_line(name, 80)}`, or one with its default, which is left out."
+            )
+        check_same(written[name], record.get(name), place)
+
+
+def _short(value: Any) -> str:
+    return one_line(reprlib.repr(value), 60)
 
 
 @contextmanager
-def contradictions(name: str = "") -> Iterator[None]:
+def contradictions() -> Iterator[None]:
     """Values that no arithmetic can make sense of are a contradiction too."""
     try:
         with np.errstate(all="ignore"):
@@ -235,9 +171,33 @@ def contradictions(name: str = "") -> Iterator[None]:
         # A bound that somebody wrote may raise anything.
         if isinstance(error, ValueError) and str(error).startswith("record"):
             raise
-        text = one_line(error, 200)
-        if isinstance(error, ValueError) and name:
-            raise ValueError(f"record: {name}: {text}") from error
-        raise ValueError(
-            f"record: it cannot be made sense of ({type(error).__name__}: {text})."
-        ) from error
+        kind, text = type(error).__name__, one_line(error, 200)
+        raise ValueError(f"record: it cannot be made sense of ({kind}: {text}).") from error
+
+
+# -- schema ---------------------------------------------------------------------------------------
+
+
+def schema_of(kind: type) -> dict[str, Any]:
+    """JSON Schema of a dataclass, with the bounds of this package that a record can hold."""
+    ours = {tag: bound for tag, bound in sorted(KINDS.items()) if ":" not in tag}
+    bounds = {tag: bound for tag, bound in ours.items() if not fault_of(bound)}
+    union = {"anyOf": [{"$ref": f"#/$defs/{tag}"} for tag in bounds]}
+    (top, *_), definitions = msgspec.json.schema_components(
+        [kind, *bounds.values()],
+        schema_hook=lambda custom: union if custom is Bound else _NOTHING,
+        ref_template="#/$defs/{name}",
+    )
+    for name, definition in definitions.items():
+        definition.pop("description", None)
+        held = {n: s for n, s in definition["properties"].items() if str(_NOTHING) not in str(s)}
+        needed = definition["required"]
+        if name in bounds:
+            held, needed = {"type": {"const": name}, **held}, ["type", *needed]
+        for field, shown in held.items():
+            # What is not a number in the absence of a choice is no choice.
+            if shown.get("default") != shown.get("default"):
+                del shown["default"]
+                needed.append(field)
+        definition |= {"properties": held, "required": needed, "additionalProperties": False}
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **top, "$defs": definitions}

@@ -4,14 +4,14 @@ import html
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
-from functools import cache, cached_property
+from functools import cached_property
 from operator import attrgetter
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
-import msgspec
 import numpy as np
+from msgspec import Meta
 
-from .._parameters import check_whole, is_real
+from .._parameters import Count, Epsilon, Inside, Share, Spent, check_whole, one_of
 from .._version import __version__
 from ..adjacency import METRICS
 from ..encoder_name import same_encoder
@@ -23,21 +23,7 @@ from .digest import parameters_digest, record_digest
 from .guarantee import Guarantee, total_epsilon
 from .noise import EXACT_SAMPLER, SEEDED_SAMPLER
 from .problem import Problem
-from .ranges import ClassName, Count, Day, Delta, Digest, Epsilon, Share, Spent, Version, Word
-from .record import (
-    FORMAT,
-    bound_struct,
-    check_size,
-    contradictions,
-    converted,
-    kind_of,
-    made,
-    plain,
-    recordable,
-    struct_fields,
-    struct_of,
-    structure,
-)
+from .record import FORMAT, check_same, contradictions, kind_of, plain, read, schema_of, sized
 from .weights import Weights
 
 if TYPE_CHECKING:
@@ -61,9 +47,18 @@ _UNIT_ASSUMPTIONS = {
 }
 _DOMAIN_ASSUMPTIONS = {"sphere": ("radii are distances between rows scaled to one norm",)}
 _PROTOTYPES = "BallDPRidgePrototype"
-#: Of what follows from a record, one may state more than that, or less; of the rest the same.
-_MAY_BE_MORE = ("mu", "epsilon", "epsilon_full_radius", "sensitivity")
-_MAY_BE_LESS = ("sigma",)
+# Texts of a record: a version, a day, a SHA-256 or nothing, the name of a class, and a word.
+_Version = Annotated[str, Meta(pattern=r"^[0-9A-Za-z.+!_-]{1,40}$")]
+_Day = Annotated[str, Meta(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$")]
+_Digest = Annotated[str, Meta(pattern=r"^([0-9a-f]{64})?$")]
+_ClassName = Annotated[str, Meta(pattern=r"^\w+$", max_length=100)]
+_Word = Annotated[str, Meta(min_length=1, max_length=100)]
+#: Of what follows from a record, which numbers may be stated larger than they are, and which (those
+#: of noise) smaller; the rest is the same.
+_MAY_BE_MORE = {
+    **dict.fromkeys(("mu", "epsilon", "epsilon_full_radius", "sensitivity"), True),
+    "sigma": False,
+}
 
 
 @dataclass(frozen=True)
@@ -79,6 +74,14 @@ class Follows:
     unit: str
     private: bool | str
     theorem: str
+
+    @classmethod
+    def of(cls, release: "Release") -> "Follows":
+        """What follows from a record, computed."""
+        values = {field.name: getattr(release, field.name) for field in fields(cls)}
+        values["epsilon"] = release.guarantee().epsilon
+        infinite = [n for n, v in values.items() if isinstance(v, float) and not math.isfinite(v)]
+        return cls(**(values | dict.fromkeys(infinite)))
 
 
 def _of_problem(name: str, doc: str) -> Any:
@@ -136,26 +139,26 @@ class Release:
         SHA-256 of the released parameters (:func:`.parameters_digest`); empty before the run.
     """
 
-    head: ClassName
-    mechanism: Word
+    head: _ClassName
+    mechanism: _Word
     problem: Problem
     bound: Bound
     epsilon: Epsilon
-    delta: Delta
-    radius_source: Annotated[str, RADIUS_SOURCES] = "number"
+    delta: Inside
+    radius_source: Annotated[str, one_of(RADIUS_SOURCES)] = "number"
     radius_epsilon: Spent = 0.0
     radius_draw: str = ""
     radius_edits: Count = 0
     radius_hides: Share = 0.0
     radius_hides_records: Share | None = None
-    sampler: Annotated[str, (EXACT_SAMPLER, SEEDED_SAMPLER)]
-    version: Version
-    numpy_version: Version
-    date: Day
+    sampler: Annotated[str, one_of((EXACT_SAMPLER, SEEDED_SAMPLER))]
+    version: _Version
+    numpy_version: _Version
+    date: _Day
     encoder: str | None = None
     rule: str = ""
     accepted: tuple[str, ...] = ()
-    digest: Digest = ""
+    digest: _Digest = ""
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Read from a file, a record is checked as one of JSON is.
@@ -295,7 +298,7 @@ class Release:
     def has_weights(self) -> bool:
         """Whether records count by other weights than one over those of their owner."""
         differ = abs(self.weights.total - self.n_units) > 1e-9 * self.n_units
-        return differ or self.weights.by_class is not None
+        return differ or self.problem.class_weights is not None
 
     @property
     def hidden_edits(self) -> str:
@@ -372,9 +375,7 @@ class Release:
                 "protect_labels=True to hide label changes."
             )
         check_whole("records", records)
-        if not (radius is None or is_real(radius)):
-            raise ValueError(f"radius must be a positive number, or None; got {radius!r}.")
-        radius = self.radius if radius is None else float(radius)
+        radius = self.radius if radius is None else radius
         distance, pure = self.problem.euclidean(radius), self.radius_epsilon
         mu = self._mu_at(distance, labels)
         if records > 1:
@@ -382,7 +383,7 @@ class Release:
             pure = math.nextafter(records * pure, math.inf) if pure > 0.0 else 0.0
         epsilon = total_epsilon(mu, self.delta, pure)
         return Guarantee(
-            radius,
+            float(radius),
             mu,
             epsilon,
             self.delta,
@@ -456,14 +457,6 @@ class Release:
 
     # -- reading and writing ------------------------------------------------------------------
 
-    @property
-    def follows(self) -> Follows:
-        """What is computed from the record, as its JSON shows it."""
-        values = {field.name: getattr(self, field.name) for field in fields(Follows)}
-        values["epsilon"] = self.guarantee().epsilon
-        infinite = [n for n, v in values.items() if isinstance(v, float) and not math.isfinite(v)]
-        return Follows(**(values | dict.fromkeys(infinite)))
-
     def to_dict(self) -> dict[str, Any]:
         """Give the record as JSON-ready built-in types, which :meth:`from_dict` reads.
 
@@ -474,9 +467,8 @@ class Release:
         ValueError
             If it is too long to be read again.
         """
-        record = {"format": FORMAT, **plain(self), "follows": plain(self.follows)}
-        check_size(record)
-        return {**record, "checksum": record_digest(record)}
+        record = {"format": FORMAT, **plain(self), "follows": plain(Follows.of(self), "follows")}
+        return {**sized(record), "checksum": record_digest(record)}
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> "Release":
@@ -507,17 +499,18 @@ class Release:
                 f"sklearn_balldp {__version__} reads format {FORMAT}. The record is of version "
                 f"{one_line(repr(record.get('version')), 40)}; install that one, or a later one."
             )
-        check_size(record)
-        read = converted(record, _layout((kind_of(record.get("bound")),)))
-        names = (name for name, *_ in struct_fields(cls, bound=Bound))
-        release = cls(**{name: made(getattr(read, name), name) for name in names})
+        record = sized(record)
+        said = record.get("bound")
+        bound = read(kind_of(said), said, "bound")
+        written = read(Record, record | {"bound": bound})
+        check_same(plain(written), record)
+        release = cls(**{field.name: getattr(written, field.name) for field in fields(cls)})
         check(release)
-        shown, computed = made(read.follows, "follows"), release.follows
-        for name in vars(computed):
-            _check_follows(name, getattr(shown, name), getattr(computed, name))
-        if read.checksum != record_digest({k: v for k, v in record.items() if k != "checksum"}):
+        _check_follows(written.follows, Follows.of(release))
+        del record["checksum"]
+        if written.checksum != record_digest(record):
             raise ValueError(
-                f"record: checksum={read.checksum!r} is not that of the other fields, so one "
+                f"record: checksum={written.checksum!r} is not that of the other fields, so one "
                 "of them was edited after the record was written; ask for the original."
             )
         return release
@@ -525,9 +518,7 @@ class Release:
     def checked(self) -> "Release":
         """The record itself; a ValueError where :meth:`from_dict` would not read it."""
         with contradictions():
-            bound_struct(type(self.bound))
-            again = type(self)._read(self.to_dict())
-            if again != self:
+            if self._read(self.to_dict()) != self:
                 raise ValueError("record: its bound is not what is read from its own fields.")
         return self
 
@@ -581,12 +572,12 @@ class Release:
 
     def weight_rows(self) -> list[tuple[str, str]]:
         """Public weights in words, a title and a text; nothing where records count once each."""
-        weights = self.weights
+        weights, factors = self.weights, self.problem.class_weights
         if weights.uniform:
             return []
         classes = ""
-        if weights.by_class is not None:
-            classes = f"; classes by {min(weights.by_class):.4g} to {max(weights.by_class):.4g}"
+        if factors is not None:
+            classes = f"; classes by {min(factors):.4g} to {max(factors):.4g}"
         mass = f"noise of {weights.effective_size:.6g} records"
         return [("weights", f"{mass}, for {self.n_units} {self.unit}s{classes}")]
 
@@ -606,6 +597,15 @@ class Release:
         return f"<table><caption>Release</caption>{cells}</table>"
 
 
+@dataclass(frozen=True, kw_only=True)
+class Record(Release):
+    """A release, and what its JSON says beside it."""
+
+    format: Annotated[int, Meta(ge=FORMAT, le=FORMAT)]
+    follows: Follows
+    checksum: Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
+
+
 def json_schema() -> dict[str, Any]:
     """JSON Schema of records, made from the types that a reader checks.
 
@@ -614,23 +614,7 @@ def json_schema() -> dict[str, Any]:
     dict
         JSON Schema (2020-12), with the bounds of this package alone.
     """
-    schema: dict[str, Any] = msgspec.json.schema(_layout(recordable()))
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
-
-
-@cache
-def _layout(kinds: tuple[type[Bound], ...]) -> type[msgspec.Struct]:
-    """The type of msgspec of a record whose bound is of one of these kinds."""
-    union: Any = bound_struct(kinds[0])
-    for kind in kinds[1:]:
-        union = union | bound_struct(kind)
-    entries = [
-        ("format", Literal[FORMAT]),
-        *struct_fields(Release, bound=union),
-        ("follows", struct_of(Follows)),
-        ("checksum", Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]),
-    ]
-    return structure("Record", entries, Release)
+    return schema_of(Record)
 
 
 def _blocks(values: Iterable[float]) -> Blocks:
@@ -641,29 +625,23 @@ def _blocks(values: Iterable[float]) -> Blocks:
     return blocks
 
 
-def _check_follows(name: str, shown: Any, computed: Any) -> None:
+def _check_follows(said: Follows, computed: Follows) -> None:
     """Raise a ValueError if a record states too little, or of noise too much."""
-    if name in _MAY_BE_MORE + _MAY_BE_LESS:
-        sign = 1.0 if name in _MAY_BE_MORE else -1.0
-        pairs = _parts(shown), _parts(computed)
-        follows = len(pairs[0]) == len(pairs[1]) and all(
-            s >= 0.0 and sign * s >= sign * c * (1.0 - sign * ROUNDING)
-            for s, c in zip(*pairs, strict=True)
-        )
-        should = "at least" if sign > 0.0 else "at most"
-    else:
-        follows, should = type(shown) is type(computed) and shown == computed, "the same as"
-    if not follows:
-        raise ValueError(
-            f"record: follows.{name}={one_line(repr(shown), 60)} does not follow from the rest of "
-            f"it: it should be {should} {one_line(repr(computed), 60)}."
-        )
-
-
-def _parts(values: Any) -> tuple[float, ...]:
-    if isinstance(values, tuple):
-        return values
-    return (math.inf if values is None else values,)
+    for name, expected in vars(computed).items():
+        shown, more = getattr(said, name), _MAY_BE_MORE.get(name)
+        if more is None:
+            sound, should = type(shown) is type(expected) and shown == expected, "the same as"
+        else:
+            sign, should = (1.0, "at least") if more else (-1.0, "at most")
+            s, c = (np.ravel(math.inf if value is None else value) for value in (shown, expected))
+            sound = s.shape == c.shape and bool(
+                ((s >= 0.0) & (sign * s >= sign * c * (1.0 - sign * ROUNDING))).all()
+            )
+        if not sound:
+            raise ValueError(
+                f"record: follows.{name}={one_line(repr(shown), 60)} does not follow from the rest "
+                f"of it: it should be {should} {one_line(repr(expected), 60)}."
+            )
 
 
 def _range(values: Blocks, parts: str) -> str:

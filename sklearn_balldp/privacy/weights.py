@@ -13,18 +13,18 @@ that class. In units of :math:`s_c = \max_p s_{p,c}`, it moves all blocks togeth
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated
 
+from .._parameters import Mass, Size, one_of
 from ..adjacency import UNITS
-from .ranges import Mass, Size
 
 
 @dataclass(frozen=True)
 class Weights:
     """Public numbers of weighted records: all that a sensitivity takes from the weights."""
 
-    unit: Annotated[str, UNITS]  # what one substitution replaces
+    unit: Annotated[str, one_of(UNITS)]  # what one substitution replaces
     n_units: Size
     most_records: Size  # of one unit
     total: Mass  # W
@@ -33,7 +33,6 @@ class Weights:
     class_totals: tuple[Mass, ...] | None  # None where labels are protected, as the next
     class_largest: tuple[Mass, ...] | None  # largest weight that one unit has of each class
     block_factor: float = 1.0  # q
-    by_class: tuple[Mass, ...] | None = None  # factors in the loss, where classes are weighted
 
     def __post_init__(self) -> None:
         if self.unit not in UNITS:
@@ -50,18 +49,17 @@ class Weights:
                 f"block_factor={self.block_factor!r} are no weights of units: all are positive, "
                 "largest is at most total, and block_factor at least 1."
             )
-        totals, largest, factors = self.class_totals, self.class_largest, self.by_class
+        totals, largest = self.class_totals, self.class_largest
         if totals is None or largest is None:
-            sound = totals is largest is factors is None
+            sound = totals is largest is None
         else:
-            sound = len(totals) == len(largest) == len(factors or totals) and all(
+            sound = len(totals) == len(largest) and all(
                 t == s == 0.0 or min(t, s) > 0.0 for t, s in zip(totals, largest, strict=True)
             )
-        if not (sound and all(factor > 0.0 for factor in factors or ())):
+        if not sound:
             raise ValueError(
-                f"class_totals={totals!r}, class_largest={largest!r} and by_class={factors!r} do "
-                "not go together: a class without records has a total and a largest weight of 0, "
-                "all else is positive."
+                f"class_totals={totals!r} and class_largest={largest!r} do not go together: a "
+                "class without records has a total and a largest weight of 0, all else is positive."
             )
 
     @property
@@ -72,8 +70,27 @@ class Weights:
     @property
     def uniform(self) -> bool:
         """Whether every record has weight 1, and one owner each."""
-        whole = self.most_records == 1 and self.record == 1.0 and self.total == self.n_units
-        return whole and self.by_class is None
+        return self.most_records == 1 and self.record == 1.0 and self.total == self.n_units
+
+    def times(self, factors: tuple[float, ...], largest: float | None = None) -> "Weights":
+        """Weights where a factor of its class joins that of each record.
+
+        ``largest`` is the largest total weight of one unit, which of persons does not follow.
+        """
+        of_classes = self.class_totals or (), self.class_largest or ()
+        totals, heaviest = (
+            tuple(f * weight for f, weight in zip(factors, weights, strict=True))
+            for weights in of_classes
+        )
+        return replace(
+            self,
+            # Equal terms in a long sum would drift: these totals are products.
+            total=math.fsum(totals),
+            largest=max(heaviest) if largest is None else largest,
+            record=min(max(factors) * self.record, max(heaviest)),
+            class_totals=totals,
+            class_largest=heaviest,
+        )
 
 
 def uniform_weights(n_samples: int, class_counts: tuple[int, ...] | None) -> Weights:
@@ -91,23 +108,4 @@ def uniform_weights(n_samples: int, class_counts: tuple[int, ...] | None) -> Wei
         record=1.0,
         class_totals=totals,
         class_largest=largest,
-    )
-
-
-def weights_of_classes(by_class: tuple[float, ...], class_counts: tuple[int, ...]) -> Weights:
-    """Weights of records that have those of their classes, from the counts alone."""
-    pairs = list(zip(by_class, class_counts, strict=True))
-    largest = tuple(factor if count > 0 else 0.0 for factor, count in pairs)
-    # Equal terms in a long sum would drift: these totals are products.
-    totals = tuple(factor * count for factor, count in pairs)
-    return Weights(
-        unit="record",
-        n_units=sum(class_counts),
-        most_records=1,
-        total=math.fsum(totals),
-        largest=max(largest),
-        record=max(largest),
-        class_totals=totals,
-        class_largest=largest,
-        by_class=by_class,
     )

@@ -15,13 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.pipeline import Pipeline
 
+from .._parameters import MAX_CLASSES
 from ..heads import HEADS, Released, Settings
 from ..heads.inspection import head_of, rule_of
 from ..mechanisms import MECHANISMS, OutputPerturbation, Sums, Transcript
 from ..pipelines import parts_of
 from ..privacy.digest import parameters_digest
 from ..privacy.problem import Problem
-from ..privacy.ranges import MAX_CLASSES
 from ..privacy.release import Release
 from ..text import one_line
 from .files import CONFIG, MODEL, RECORD, Files, arrays_text, difference, json_text, read_folder

@@ -21,7 +21,7 @@ from sklearn_balldp import (
     RadiusPolicy,
 )
 
-RANGE = "must be a positive number between 1e-30 and"
+RANGE = "must be a number, at least 1e-30 and at most"
 VECTORS, HUGE = np.zeros((3, 6)), 10**400
 PROTOTYPES, DISCRIMINANT = BallDPRidgePrototype(), BallDPLinearDiscriminant()
 MINIMISER = BallDPLogisticRegression(mechanism="output", alpha=0.01)
@@ -31,14 +31,14 @@ MASKED = np.ma.masked_array([0.2, 0.3, 0.5], [0, 1, 0])
 #: What is refused of one parameter, by its name and by what is said of it.
 VALUES = [
     (PROTOTYPES, "epsilon", [0, -1.0, np.nan, "1", 1e16], "epsilon"),
-    (PROTOTYPES, "epsilon", [HUGE, -HUGE], "epsilon must be a positive number"),
+    (PROTOTYPES, "epsilon", [HUGE, -HUGE], "epsilon must be a number, above 0 and at most"),
     (PROTOTYPES, "delta", [0.0, 1.0, Fraction(HUGE, 3)], "delta"),
     (PROTOTYPES, "radius", [0.0, "auto"], "radius"),
-    (PROTOTYPES, "radius", [HUGE, -HUGE], "radius must be a positive number"),
+    (PROTOTYPES, "radius", [HUGE, -HUGE], f"radius {RANGE}"),
     (PROTOTYPES, "radius", [1e-31], f"radius {RANGE}"),
     (PROTOTYPES, "alpha", [0.0], "alpha"),
     (PROTOTYPES, "alpha", [1e31], f"alpha {RANGE}"),
-    (PROTOTYPES, "norm_bound", [1e160, HUGE, -HUGE], "norm_bound must be a positive number"),
+    (PROTOTYPES, "norm_bound", [1e160, HUGE, -HUGE], f"norm_bound {RANGE}"),
     (PROTOTYPES, "protect_labels", [[True]], "protect_labels"),
     (PROTOTYPES, "protect_labels", [True], "classes=None.*pass classes"),
     (PROTOTYPES, "metric", [np.array(["euclidean"])], "metric"),
@@ -53,7 +53,7 @@ VALUES = [
     (PROTOTYPES, "priors", [MASKED], "priors has a mask"),
     (PROTOTYPES, "priors", [[1j, 0.5, 0.5], [0.5, 0.5], [1.0, 1.0, -1.0], "equal"], "priors"),
     (DISCRIMINANT, "domain", ["cube"], "domain .*ball, sphere"),
-    (DISCRIMINANT, "share", [0.0], "share must be 'auto' or a number in"),
+    (DISCRIMINANT, "share", [0.0], "share must be a number, .*, or 'auto'; got 0.0"),
     (DISCRIMINANT, "share", ["half", 5e-324], "share"),
     (DISCRIMINANT, "shrinkage", [-0.1, "best"], "shrinkage"),
     (DISCRIMINANT, "priors", [[0.5, 0.6, -0.1]], "priors must be None, 'uniform', or 3 prob"),

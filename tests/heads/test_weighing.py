@@ -117,16 +117,17 @@ def test_delta_is_compared_with_the_number_of_persons():
 def test_balanced_weights_are_capped():
     y = np.repeat([0, 1, 2], [900, 90, 10])
     found = fit_weights(y, 1000, np.arange(3), class_weight="balanced")
-    np.testing.assert_allclose(found.loss.by_class, [1000 / 2700, 1000 / 270, MOST_BALANCED])
-    assert found.loss.largest == MOST_BALANCED
+    np.testing.assert_allclose(found.class_weights, [1000 / 2700, 1000 / 270, MOST_BALANCED])
+    assert found.sums_weights.times(found.class_weights).largest == MOST_BALANCED
     # Absent classes do not count.
     y = np.repeat([0, 1, 2], [400, 300, 300])
     found = fit_weights(y, 1000, np.arange(4), class_weight="balanced")
-    assert found.loss.by_class[3] == 1.0
-    assert found.loss.class_totals[3] == found.loss.class_largest[3] == 0.0
-    assert found.loss.total == pytest.approx(1000.0)
+    loss = found.sums_weights.times(found.class_weights)
+    assert found.class_weights[3] == 1.0
+    assert loss.class_totals[3] == loss.class_largest[3] == 0.0
+    assert loss.total == pytest.approx(1000.0)
     # Without a cap the noise is that of K times the smallest class.
-    assert found.loss.effective_size == pytest.approx(900.0)
+    assert loss.effective_size == pytest.approx(900.0)
 
 
 def test_the_cap_is_in_the_noise():

@@ -85,7 +85,8 @@ RANGES = [
     ("problem.loss", "logistic", "it should be ''"),
     ("problem.fit_intercept", 1, "fit_intercept"),
     ("problem.precision", "float16", "must be one of float64, float32"),
-    ("problem.class_embeddings", [[0.0]], "unknown field `class_embeddings`"),
+    ("problem.class_embeddings", [[0.0]], "class_embeddings"),
+    ("problem.class_embeddings", None, "unknown field `class_embeddings`"),
     ("bound", [], "bound.type=None is not known"),
     ("bound", {"type": "Guess"}, "bound.type='Guess' is not known"),
     ("bound", {"type": "Query"}, "is not known"),
@@ -157,6 +158,39 @@ def test_epsilon_follows_from_the_bound(release, forged):
     assert more.mu == release.mu
 
 
+#: Of 90 records, where each of them counts once.
+ALONE = {
+    "unit": "record",
+    "n_units": 90,
+    "most_records": 1,
+    "total": 90.0,
+    "largest": 1.0,
+    "record": 1.0,
+    "class_totals": [50.0, 30.0, 10.0],
+    "class_largest": [1.0, 1.0, 1.0],
+}
+# A kind of record, and a second spelling of what it says.
+SPELLINGS = [
+    ("prototypes", {"problem.metric": "euclidean"}),
+    ("prototypes", {"radius_edits": 0}),
+    ("prototypes", {"radius_epsilon": -0.0}),
+    ("prototypes", {"accepted": []}),
+    ("statistics", {"bound.pooled": False}),
+    ("minimiser", {"encoder": "an encoder", "digest": ""}),
+    ("descent", {"bound.start": None}),
+    ("started descent", {"bound.start.type": ...}),
+    ("started descent", {"bound.start.constant": 0.0}),
+    ("weighted classes", {"problem.sums_weights": ALONE}),
+    ("prototypes", {"follows.epsilon_full_radius": 10**30}),
+]
+
+
+@pytest.mark.parametrize(("name", "changes"), SPELLINGS)
+def test_a_record_has_one_spelling(release_of, forged, name, changes):
+    with pytest.raises(ValueError, match=f"record: .*{list(changes)[-1].rpartition('.')[2]}"):
+        Release.from_dict(forged(release_of(name), **changes))
+
+
 def test_whoever_edits_by_accident_breaks_the_checksum(release):
     record = {**json.loads(json.dumps(release.to_dict())), "rule": "another"}
     with pytest.raises(ValueError, match="checksum"):
@@ -172,9 +206,9 @@ CONTRADICTIONS = [
     # Two classes have one score; the error names the loss that such a head has, and not another.
     *(
         ("descent", TWO | {"problem.loss": loss}, "of 2 classes: it should be 'logistic'")
-        for loss in ("squared_hinge", "softmax", "")
+        for loss in ("squared_hinge", "softmax", ...)
     ),
-    ("minimiser", {"problem.alpha": 0.0}, "no noise on a minimiser"),
+    ("minimiser", {"problem.alpha": ...}, "no noise on a minimiser"),
     ("minimiser", {"bound.tol": -1e-12}, "no noise on a minimiser"),
     ("minimiser", {"bound.method": "guess"}, "no noise on a minimiser"),
     ("minimiser", {"bound.sigma": 1e-3}, "epsilon"),
@@ -187,35 +221,60 @@ CONTRADICTIONS = [
     ("prototypes", {"radius_edits": 3}, "do not go together"),
     ("prototypes", {"radius_hides_records": 0.5}, "do not go together"),
     ("statistics", {"radius_hides": 0.7}, "do not go together"),
-    ("statistics", {"radius_edits": 0}, "do not go together"),
+    ("statistics", {"radius_edits": ...}, "do not go together"),
     ("protected", {"radius_source": "declared"}, "reads labels"),
-    ("protected", {"problem.labels": "public"}, "do not go together"),
+    ("protected", {"problem.labels": ...}, "do not go together"),
     ("persons", {"radius_source": "seeded", "radius_epsilon": 1.0, "radius_draw": "x"}, "person"),
-    ("persons", {"problem.loss_weights": None}, "expected `object`, got `null`"),
-    ("persons", {"problem.loss_weights": ...}, "same units"),
-    ("persons", {"problem.loss_weights.n_units": 50}, "same units"),
-    ("persons", {"problem.loss_weights.n_units": 91}, "not those of 90 records"),
+    ("persons", {"problem.sums_weights": None}, "expected `object`, got `null`"),
+    ("persons", {"problem.sums_weights": ...}, "epsilon"),
+    ("persons", {"problem.sums_weights.n_units": 91}, "not those of 90 records"),
+    ("persons", {"problem.sums_weights.n_units": 61}, "each person counts once"),
+    ("persons", {"problem.sums_weights.most_records": 3}, "not those of 90 records"),
+    ("persons", {"problem.sums_weights.record": 0.4}, "not those of 90 records"),
+    ("persons", {"problem.sums_weights.record": 1.0}, "not those of 90 records"),
     ("persons", {"problem.sums_weights.unit": "record"}, "not those of 90 records"),
-    ("weighted classes", {"problem.loss_weights.n_units": 91}, "not those of 90 records"),
-    ("weighted classes", {"problem.loss_weights.block_factor": 1.5}, "not those of 90 records"),
+    *(
+        (name, {"problem.sums_weights": ALONE | change}, "not those of 90 records")
+        for name in ("prototypes", "weighted classes")
+        for change in ({"n_units": 91}, {"block_factor": 1.5}, {"most_records": 2}, {"record": 0.5})
+    ),
+    # Weights in the loss follow from these, and are no part of a record.
+    ("persons", {"problem.loss_weights": ALONE}, "unknown field `loss_weights`"),
+    ("persons", {"problem.largest_in_loss": 1.0}, "of persons where classes have weights"),
+    ("weighted classes", {"problem.largest_in_loss": 2.0}, "of persons where classes have weights"),
+    ("balanced persons", {"problem.largest_in_loss": ...}, "of persons where classes have weights"),
+    ("balanced persons", {"problem.class_weights": ...}, "of persons where classes have weights"),
+    ("balanced persons", {"problem.largest_in_loss": 0.9}, "no weights of these records"),
+    ("balanced persons", {"problem.largest_in_loss": 2.1}, "no weights of these records"),
+    ("balanced persons", {"problem.largest_in_loss": 0.0}, "no weights of units"),
+    ("balanced persons", {"problem.class_weights": [1.0, 1.0, 9.0]}, "no weights of these records"),
+    # More than the mean of all persons, and less than what one has in the third class.
+    (
+        "balanced persons",
+        {"problem.class_weights": [1.0, 1.0, 6.0], "problem.largest_in_loss": 2.0},
+        "no weights of these records",
+    ),
     ("persons", {"problem.sums_weights.unit": "flat"}, "must be one of record, person"),
     ("persons", {"problem.sums_weights.total": math.inf}, "total=inf"),
     ("persons", {"problem.sums_weights.share": 1.0}, "unknown field `share`"),
     ("persons", {"problem.sums_weights.class_largest": [1.0, 0.5]}, "do not go together"),
     ("persons", {"problem.sums_weights.class_largest": [1.0, 0.5, 0.0]}, "do not go together"),
-    ("weighted classes", {"problem.loss_weights.by_class": [1.0, 1.0, 0.0]}, "do not go together"),
+    ("weighted classes", {"problem.class_weights": [1.0, 1.0, 0.0]}, "has a positive factor"),
+    ("weighted classes", {"problem.class_weights": [1.0, 1.0]}, "has a positive factor"),
+    ("protected", {"problem.class_weights": [1.0, 1.0, 1.0]}, "has a positive factor"),
+    ("protected", {"problem.class_weights": []}, "record: "),
     ("started descent", {"bound.start.sigma": 1e-3}, "leaves nothing|epsilon"),
     ("started descent", {"bound.start.sigma": [1.0] * 2}, "no noise scales"),
     ("started descent", {"bound.start.type": "Minimiser"}, "start.type"),
     ("started descent", {"bound.start.pooled": True}, "theorem"),
-    ("from the mean", {"bound.least_reach": 1.0}, "pooled start needs least_reach"),
+    ("from the mean", {"bound.least_reach": ...}, "pooled start needs least_reach"),
     ("started descent", {"bound.least_reach": 0.2}, "must lie between"),
     ("descent", {"bound.least_reach": 0.5}, "needs a start"),
     ("descent", {"bound.budget": 1.0}, "epsilon"),
     ("descent", {"bound.budget": 0.0}, "leaves nothing"),
     ("descent", {"bound.clip": -0.2}, "settings of a descent"),
     ("descent", {"bound.momentum": 1.0}, "settings of a descent"),
-    ("descent", {"bound.learning_rate": ...}, "missing required field `learning_rate`"),
+    ("descent", {"bound.learning_rate": ...}, "learning_rate"),
     ("descent", {"bound.n_steps": 0}, "needs class sums"),
     ("descent", {"bound.n_steps": -1}, "between 0 and 5000"),
     ("descent", {"bound.n_steps": 5001}, "between 0 and 5000"),
@@ -238,7 +297,7 @@ def test_a_promise_is_checked_before_the_run(release_of):
             dataclasses.replace(release, **change).checked()
     # Arrays are no record.
     query = MeanGradient(np.zeros((3, 5)))
-    with pytest.raises(ValueError, match="no record can hold this kind"):
+    with pytest.raises(ValueError, match="No record can hold this kind"):
         dataclasses.replace(release, bound=query, mechanism="x").checked()
     for change in ({"n_samples": 9}, {"radius": 0.6}, {"radius": "0.5"}, {"n_classes": 10**6}):
         problem = dataclasses.replace(release.problem, **change)
@@ -251,6 +310,25 @@ def test_more_noise_than_is_needed_is_no_contradiction(release_of):
         release = release_of(name)
         more = dataclasses.replace(release, bound=release.bound.scaled(2.0))
         assert Release.from_dict(more.to_dict()).mu < 0.6 * release.mu
+
+
+@pytest.mark.parametrize(
+    ("changes", "match"),
+    [
+        ({"encoder": "two\nlines"}, "encoder='two.* is a str"),
+        ({"epsilon": math.nan}, "epsilon=nan is a float"),
+        ({"bound": Sums(sigma=(math.inf, 1.0, 1.0))}, r"bound\.sigma\[0\]=inf is a float"),
+        ({"radius_edits": 2**60}, "radius_edits=.* is a int"),
+        ({"accepted": ["a list"]}, r"accepted=\['a list'\] is a list"),
+        ({"accepted": ("a",) * 20_001}, "accepted=.* is a tuple"),
+        ({"bound": MeanGradient(np.zeros((3, 5)))}, r"bound\.theta=.* is a ndarray"),
+    ],
+)
+def test_what_no_record_holds_is_not_written(release_of, changes, match):
+    with pytest.raises(
+        ValueError, match=f"^record: {match}.*No record can hold this kind; it holds"
+    ):
+        dataclasses.replace(release_of("prototypes"), **changes).to_dict()
 
 
 # Sizes and time ---------------------------------------------------------------------------------
@@ -280,7 +358,7 @@ def test_junk_is_a_value_error(release_of, forged, name):
 def test_long_records_are_neither_written_nor_read(release_of):
     release = release_of("prototypes")
     long = dataclasses.replace(release, accepted=("x" * 400,) * 50_000)
-    with pytest.raises(ValueError, match="bytes of JSON, and may take"):
+    with pytest.raises(ValueError, match=r"accepted=.* tuples of length <= 20000"):
         long.to_dict()
     with pytest.raises(ValueError, match="bytes of JSON, and may take"):
         Release.from_dict({**release.to_dict(), "rule": "x" * MAX_BYTES})

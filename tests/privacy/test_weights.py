@@ -14,7 +14,7 @@ from sklearn_balldp.heads import (
     BallDPSquaredHingeSVC,
 )
 from sklearn_balldp.heads.weighing import fit_weights, weights_of
-from sklearn_balldp.privacy import Release
+from sklearn_balldp.privacy import Problem, Release
 from sklearn_balldp.privacy.gaussian import epsilon_from_mu
 from sklearn_balldp.privacy.weights import Weights
 
@@ -55,10 +55,32 @@ def test_owners_weigh_one_each():
     groups = np.array(["a", "b", "a", "c", "a", "b"])
     found = fit_weights(np.array([0, 0, 1, 1, 0, 1]), 6, np.arange(2), groups=groups)
     np.testing.assert_allclose(found.rows, [1 / 3, 1 / 2, 1 / 3, 1, 1 / 3, 1 / 2])
-    assert found.sums.effective_size == pytest.approx(3.0, rel=1e-12)
-    assert found.sums.unit == "person"
-    assert found.sums is found.loss
-    assert fit_weights(None, 6, np.arange(2), groups=groups).sums.class_totals is None
+    assert found.sums_weights.effective_size == pytest.approx(3.0, rel=1e-12)
+    assert found.sums_weights.unit == "person"
+    assert found.class_weights is found.largest_in_loss is None
+    hidden = fit_weights(None, 6, np.arange(2), groups=groups)
+    assert hidden.sums_weights.class_totals is None
+
+
+@pytest.mark.parametrize("owned", [True, False])
+def test_numbers_in_the_loss_are_those_of_a_brute_force(owned):
+    """They follow from the ones in sums, but for the largest weight of a person."""
+    rng = np.random.default_rng(4)
+    codes, factors = rng.integers(0, 3, 200), {0: 0.3, 1: 2.7, 2: 1.1}
+    owners = np.unique(rng.integers(0, 90, 200), return_inverse=True)[1] if owned else None
+    found = fit_weights(codes, 200, np.arange(4), groups=owners, class_weight=factors)
+    numbers = {"n_samples": 200, "n_features": 3, "n_classes": 4, "radius": 0.5}
+    counts = tuple(np.bincount(codes, minlength=4).tolist())
+    loss = Problem(**numbers, class_counts=counts, **found.public).loss_weights
+    rows = np.array([*factors.values(), 1.0])[codes]
+    rows = rows if found.rows is None else rows * found.rows
+    brute = weights_of(rows, codes, 4, owners)
+    assert (loss.unit, loss.n_units) == (brute.unit, brute.n_units)
+    assert (found.largest_in_loss is None) == (owners is None)
+    assert loss.largest == brute.largest
+    for name in ("total", "class_totals", "class_largest", "block_factor"):
+        np.testing.assert_allclose(getattr(loss, name), getattr(brute, name), rtol=1e-11)
+    assert brute.record <= loss.record <= brute.largest
 
 
 VALID = {
@@ -93,9 +115,6 @@ def test_impossible_weights_are_refused():
         {"class_totals": (50.0, 0.0)},
         {"class_largest": (1.0, 0.0)},
         {"class_largest": (1.0, -1.0)},
-        {"by_class": (1.0,)},
-        {"by_class": (1.0, 0.0)},
-        {"class_totals": None, "class_largest": None, "by_class": (1.0, 1.0)},
     ):
         with pytest.raises(ValueError, match=r"unit|total"):
             Weights(**{**VALID, **change})
@@ -103,40 +122,38 @@ def test_impossible_weights_are_refused():
 
 def test_weights_of_no_records_are_refused(release):
     """A record whose units weigh less than they can would state a fraction of its epsilon."""
-    refused = 0
-    for name in ("sums_weights", "loss_weights"):
-        honest = getattr(release.problem, name)
-        less = {"largest": 0.02 * honest.largest, "record": 0.02 * honest.record}
-        more = {"total": 50.0 * honest.total}
-        if release.labels == "public":
-            less["class_largest"] = tuple(0.02 * largest for largest in honest.class_largest)
-            more["class_totals"] = tuple(50.0 * total for total in honest.class_totals)
-        fewer, less_together = {"n_units": honest.n_units - 1}, {"largest": 0.3 * honest.largest}
-        for changes in (less, more, fewer, less_together):
-            try:
-                weights = dataclasses.replace(honest, **changes)
-                problem = dataclasses.replace(release.problem, **{name: weights})
-                mu = release.bound.mu(problem)
-            except ValueError:
-                continue
-            epsilon = epsilon_from_mu(mu, release.delta) * (1.0 + 1e-9) if mu > 0 else 1.0
-            lie = dataclasses.replace(release, problem=problem, epsilon=max(epsilon, 1e-3))
-            with pytest.raises(ValueError, match=r"weights|units|owners|n_units"):
-                Release.from_dict(lie.to_dict())
-            refused += 1
+    honest, refused = release.problem.sums_weights, 0
+    less = {"largest": 0.02 * honest.largest, "record": 0.02 * honest.record}
+    more = {"total": 50.0 * honest.total}
+    if release.labels == "public":
+        less["class_largest"] = tuple(0.02 * largest for largest in honest.class_largest)
+        more["class_totals"] = tuple(50.0 * total for total in honest.class_totals)
+    fewer, less_together = {"n_units": honest.n_units - 1}, {"largest": 0.3 * honest.largest}
+    lies = [less, more, fewer, less_together]
+    lies = [{"sums_weights": dataclasses.replace(honest, **changes)} for changes in lies]
+    if release.problem.largest_in_loss is not None:
+        lies += [{"largest_in_loss": largest} for largest in (0.02, 0.9, 2.1)]
+    for changes in lies:
+        problem = dataclasses.replace(release.problem, **changes)
+        try:
+            mu = release.bound.mu(problem)
+        except ValueError:
+            mu = 0.0
+        epsilon = epsilon_from_mu(mu, release.delta) * (1.0 + 1e-9) if mu > 0 else 1.0
+        lie = dataclasses.replace(release, problem=problem, epsilon=max(epsilon, 1e-3))
+        with pytest.raises(ValueError, match=r"weights|units|owners|n_units"):
+            Release.from_dict(lie.to_dict())
+        refused += 1
     assert refused >= 4
 
 
 def test_forged_weights_are_found(release, forged):
     """Whoever states other persons, units or weights contradicts the noise, or the counts."""
-    parts = [f"problem.{name}" for name in ("sums_weights", "loss_weights")]
+    part = "problem.sums_weights"
     lies = [{"follows.unit": "record" if release.unit == "person" else "person"}]
     if release.unit == "person":
-        lies += [
-            {f"{part}.{n}": v for part in parts} for n, v in (("n_units", 200), ("unit", "record"))
-        ]
-        lies += [dict.fromkeys(parts, ...)]
-        lies += [{f"{parts[0]}.{n}": v} for n, v in (("most_records", 3), ("n_units", 61))]
+        others = (("n_units", 200), ("n_units", 61), ("unit", "record"), ("most_records", 3))
+        lies += [{part: ...}, *({f"{part}.{name}": value} for name, value in others)]
     for lie in lies:
         with pytest.raises(ValueError, match="record: "):
             Release.from_dict(forged(release, **lie))

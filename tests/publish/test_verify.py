@@ -102,8 +102,9 @@ def garbage(head):
 
 def other_counts(head):
     counts = (head.class_counts_[::-1] + np.array([2, 0, -2])).tolist()
-    weights = {"sums_weights": None, "loss_weights": None}
-    problem = dataclasses.replace(head.release_.problem, class_counts=tuple(counts), **weights)
+    problem = dataclasses.replace(
+        head.release_.problem, class_counts=tuple(counts), sums_weights=None
+    )
     changed(head, release=dataclasses.replace(head.release_, problem=problem))
 
 

@@ -42,20 +42,9 @@ PERSONS = Weights(
     class_largest=(1.0, 0.5, 0.5),
     block_factor=math.sqrt(2.0),
 )
-CLASSES = Weights(
-    unit="record",
-    n_units=90,
-    most_records=1,
-    total=100.0,
-    largest=2.0,
-    record=2.0,
-    class_totals=(50.0, 30.0, 20.0),
-    class_largest=(1.0, 1.0, 2.0),
-    by_class=(1.0, 1.0, 2.0),
-)
-OWNED = {"sums_weights": PERSONS, "loss_weights": PERSONS}
-HIDDEN_PERSONS = replace(PERSONS, class_totals=None, class_largest=None)
-HIDDEN = {"sums_weights": HIDDEN_PERSONS, "loss_weights": HIDDEN_PERSONS}
+CLASSES = {"class_weights": (1.0, 1.0, 2.0)}
+OWNED = {"sums_weights": PERSONS}
+HIDDEN = {"sums_weights": replace(PERSONS, class_totals=None, class_largest=None)}
 DRAWN = {"radius_source": "private", "radius_epsilon": 1.0, "radius_draw": "x"}
 EDITS = {
     "radius_source": "edits",
@@ -89,7 +78,8 @@ KINDS = {
     "from the mean": (GradientPerturbation(start="mean", n_steps=5), {**LINEAR, **PROTECTED}, {}),
     "hinge descent": (ZERO, {**HINGE, "precision": "float32"}, {"accepted": ("mine:Query",)}),
     "descent of persons": (GradientPerturbation(n_steps=3), {**LINEAR, **OWNED}, {}),
-    "weighted classes": (ZERO, {**LINEAR, "loss_weights": CLASSES}, {}),
+    "weighted classes": (ZERO, {**LINEAR, **CLASSES}, {}),
+    "balanced persons": (ZERO, {**LINEAR, **OWNED, **CLASSES, "largest_in_loss": 1.5}, {}),
 }
 
 
