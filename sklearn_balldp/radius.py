@@ -245,7 +245,7 @@ class RadiusPolicy(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
                     "source='reference' needs X_public and y_public, public rows given by name: "
                     "fit(X_public=rows, y_public=labels); or choose source='declared' or 'private'."
                 )
-            return self._choose(*validated(self, X_public, y_public, in_memory=True), **in_ball)
+            return self._choose(*validated(self, X_public, y_public, whole=True), **in_ball)
         if X is None or y is None:
             if X is not None:
                 raise ValueError("requires y to be passed, but the target y is None.")
@@ -393,8 +393,8 @@ def checked_edits(
             "source='edits' needs public rows before and after an edit: pass fit(X_before, "
             "X_after), or to a head X_public=X_before and y_public=X_after."
         )
-    first = validated(estimator, before, reset=reset, in_memory=True)
-    second = validated(estimator, after, reset=False, in_memory=True)
+    first = validated(estimator, before, reset=reset, whole=True)
+    second = validated(estimator, after, reset=False, whole=True)
     if first.shape != second.shape or len(first) == 0:
         raise ValueError(
             f"source='edits' needs pairs: {len(first)} rows before an edit, {len(second)} after."
