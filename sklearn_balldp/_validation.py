@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import validate_data
 
 from ._parameters import check_no_mask
-from .rows import REFUSED, Rows, as_rows, check_sizes, computed
+from .rows import REFUSED, Rows, check_sizes, in_memory
 
 
 def caller_level() -> int:
@@ -62,17 +62,17 @@ def validated(
     y: Any = "no_validation",
     *,
     reset: bool = True,
-    in_memory: bool = False,
+    whole: bool = False,
 ) -> Any:
     """Rows (and labels) by scikit-learn's ``validate_data``; no error quotes a cell.
 
     The pass that computes norms checks sizes. Rows in a file
-    stay there, unless they shall be ``in_memory``.
+    stay there, unless the ``whole`` of them shall be in memory.
     """
     _check_kind(X)
     y = complete_labels(y)
     check_no_mask("X", X)
-    X = as_rows(X)
+    X = in_memory("X", X)
     if isinstance(X, Rows):
         X = X._for_one_fit()
         if X.dtype not in DTYPES:
@@ -83,7 +83,7 @@ def validated(
         # A stand-in of this shape and type passes through every check that reads no numbers.
         stand_in = np.broadcast_to(np.zeros((), dtype=X.dtype), X.shape)
         checked = validated(estimator, stand_in, y, reset=reset)
-        rows = np.asarray(X) if in_memory else X._for_one_fit()
+        rows = np.asarray(X) if whole else X._for_one_fit()
         return (rows, checked[1]) if isinstance(checked, tuple) else rows
     if isinstance(X, np.ndarray) and X.dtype == np.longdouble and X.ndim == 2:
         # Conversion to float64 would make rows of zeros of the smallest ones.
@@ -103,7 +103,7 @@ def _check_kind(X: Any) -> None:
     module = type(X).__module__.split(".")[0]
     remedy = {
         "zarr": "pass sklearn_balldp.rows.from_zarr(PATH)",
-        "h5py": "pass sklearn_balldp.rows.from_hdf5(PATH, DATASET)",
+        "h5py": "pass a class that derives from sklearn_balldp.rows.Rows, or X[:] where it fits",
     }.get(module)
     if remedy is not None:
         raise TypeError(
@@ -136,7 +136,7 @@ def complete_labels(y: Any) -> Any:
         raise ValueError("y is a tensor that requires grad; pass y.detach().")
     if "bfloat16" in str(getattr(y, "dtype", "")):
         raise ValueError("y is a tensor of type bfloat16; pass whole numbers (y.long()).")
-    y = computed("y", y)
+    y = in_memory("y", y)
     # Labels that are not passed at all are scikit-learn's to refuse.
     if y is not None:
         check_complete("y", y, "drop those records, or give them another label")

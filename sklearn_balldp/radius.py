@@ -249,7 +249,7 @@ class RadiusPolicy(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
                     "source='reference' needs X_public and y_public, public rows given by name: "
                     "fit(X_public=rows, y_public=labels); or choose source='declared' or 'private'."
                 )
-            public = validated(self, X_public, y_public, in_memory=True)
+            public = validated(self, X_public, y_public, whole=True)
             return self._choose(lambda: public, **in_ball)
         if X is None or y is None:
             if X is not None:
@@ -406,8 +406,8 @@ def checked_edits(
             "source='edits' needs public rows before and after an edit: pass fit(X_before, "
             "X_after), or to a head X_public=X_before and y_public=X_after."
         )
-    first = validated(estimator, before, reset=reset, in_memory=True)
-    second = validated(estimator, after, reset=False, in_memory=True)
+    first = validated(estimator, before, reset=reset, whole=True)
+    second = validated(estimator, after, reset=False, whole=True)
     if first.shape != second.shape or len(first) == 0:
         raise ValueError(
             f"source='edits' needs pairs: {len(first)} rows before an edit, {len(second)} after."

@@ -14,6 +14,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 from PIL import Image, features
+from row_cases import TABLES, with_history
 from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.pipeline import make_pipeline
 
@@ -403,12 +404,15 @@ def test_pages_of_a_picture_do_not_vanish(tmp_path):
         read(tmp_path, Columns(image="file"))
 
 
-def test_a_delta_table_is_refused(tmp_path):
-    """Its folder still holds rows that were deleted."""
-    parquet(tmp_path / "_delta_log" / "1.checkpoint.parquet")
-    parquet(tmp_path / "0.parquet")
-    with pytest.raises(InputError, match="keeps rows that were deleted"):
-        read(tmp_path, Columns(embedding="e"))
+@pytest.mark.parametrize("table", TABLES)
+@pytest.mark.parametrize("place", ["", "data", "data/0.parquet", "elsewhere"])
+def test_a_table_with_a_history_is_refused(table, place, tmp_path):
+    """Its folder still holds rows that were deleted, in whichever part of it they are named."""
+    with_history(tmp_path / "x", table, parquet)
+    (tmp_path / "elsewhere").symlink_to(tmp_path / "x" / "data")
+    path = tmp_path / place if place == "elsewhere" else tmp_path / "x" / place
+    with pytest.raises(InputError, match=rf"a table of {table}, whose files keep rows that were"):
+        read(path, Columns(embedding="e"))
 
 
 def test_pictures_are_opened_when_they_are_embedded(tmp_path):

@@ -1,8 +1,8 @@
 """``python -m benchmarks.speed.cluster``: Dask workers on this machine against this process.
 
 The same fits of the same float64 rows, so that the arithmetic is the same: on one thread of this
-process, on two, and on two workers of one thread each. Workers hold a dask array, or read a file.
-Seconds are wall-clock; the processor's time is that of the workers alone.
+process, on two, and on two workers of one thread each, which read a NumPy file or Zarr. Seconds are
+wall-clock; the processor's time is that of the workers alone.
 
 Dask has its workers give memory back to the system at once, which costs passes a third of their
 time: here they keep it, as docs/cluster.md advises.
@@ -15,14 +15,13 @@ from pathlib import Path
 from unittest import mock
 
 import dask
-import dask.array as da
-import h5py
 import joblib
 import numpy as np
 import pandas as pd
-from distributed import Client, LocalCluster, wait
+import zarr
+from distributed import Client, LocalCluster
 
-from sklearn_balldp.rows import from_hdf5, on_cluster
+from sklearn_balldp.rows import from_npy, from_zarr, on_cluster
 
 from ..study import show
 from .jobs import heads
@@ -30,7 +29,7 @@ from .timing import embeddings
 
 WORKERS, CLASSES = 2, 10
 MANY, THREADS = 10**9, (100, 400)
-HOLD = "workers that hold the rows"
+WORK = "workers, NumPy file"
 
 
 def timed(fit, used):
@@ -46,38 +45,24 @@ def in_process(fit, threads):
         return timed(fit, time.process_time)
 
 
-def persisted(client, rows):
-    """Rows in the workers' memory, each of them holding neighbours."""
-    addresses = list(client.nthreads())
-    parts = np.array_split(np.arange(rows.numblocks[0]), len(addresses))
-    pairs = zip(addresses, parts, strict=True)
-    held = [rows.blocks[part.tolist()].persist(workers=[address]) for address, part in pairs]
-    wait(held)
-    return da.concatenate(held)
-
-
 def measure(n, d, repeats):
     """Rows of the table."""
     X, y = embeddings(n, d, CLASSES)
     X = X.astype(np.float64)
     keeps = {"MALLOC_TRIM_THRESHOLD_": 2**28, "MALLOC_MMAP_THRESHOLD_": 2**28}
-    memory = {
-        "distributed.worker.memory.target": False,
-        "distributed.worker.memory.spill": False,
-        "distributed.nanny.pre-spawn-environ": {**keeps, "OMP_NUM_THREADS": 1},
-    }
+    environ = {"distributed.nanny.pre-spawn-environ": {**keeps, "OMP_NUM_THREADS": 1}}
     options = {"memory_limit": None, "dashboard_address": ":0"}
     with (
         tempfile.TemporaryDirectory() as folder,
-        dask.config.set(memory),
+        dask.config.set(environ),
         LocalCluster(n_workers=WORKERS, threads_per_worker=1, **options) as cluster,
         Client(cluster) as client,
     ):
-        path = Path(folder) / "rows.h5"
-        with h5py.File(path, "w") as file:
-            file["rows"] = X
-        held = persisted(client, da.from_array(h5py.File(path)["rows"], chunks=(-(-n // 8), d)))
-        file_rows = on_cluster(from_hdf5(path, "rows"))
+        np.save(f"{folder}/rows.npy", X)
+        zarr.save(f"{folder}/rows.zarr", X)
+        files = {WORK: from_npy(f"{folder}/rows.npy")}
+        files["workers, Zarr"] = from_zarr(f"{folder}/rows.zarr")
+        sources = {name: on_cluster(file, client) for name, file in files.items()}
 
         def used():
             return sum(client.run(time.process_time).values())
@@ -86,9 +71,9 @@ def measure(n, d, repeats):
             jobs = {
                 "one thread": lambda h=head: in_process(lambda: h.fit(X, y), 1),
                 "two threads": lambda h=head: in_process(lambda: h.fit(X, y), 2),
-                HOLD: lambda h=head: timed(lambda: h.fit(held, y), used),
-                "workers that read a file": lambda h=head: timed(lambda: h.fit(file_rows, y), used),
             }
+            for job, source in sources.items():
+                jobs[job] = lambda h=head, rows=source: timed(lambda: h.fit(rows, y), used)
             rounds = [{job: run() for job, run in jobs.items()} for _ in range(repeats)]
             best = pd.DataFrame(rounds).map(np.array).apply(lambda own: np.min([*own], axis=0))
             one, title = best["one thread"], name.replace("noisy", "20 noisy")
@@ -105,7 +90,7 @@ def measure(n, d, repeats):
 
 def of_many(cells, n, d):
     """What a billion rows cost by arithmetic: the processor's time grows with the rows."""
-    for _, item in cells[cells["on"] == HOLD].iterrows():
+    for _, item in cells[cells["on"] == WORK].iterrows():
         hours = item["processor"] * MANY / n / 3600.0
         minutes = {f"minutes on {k} threads": f"{60.0 * hours / k:.2g}" for k in THREADS}
         fit = f"{item['fit'].split(',')[0]}, {MANY:.0e} x {d}".replace("e+0", "e")

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..encoders import check_colours, pixels_of
+from ..rows import history_of
 from ..text import one_line, trimmed
 
 Row: TypeAlias = dict[str, Any]
@@ -138,6 +139,8 @@ def rows_of(path: Path, columns: Columns) -> Iterator[Row]:
     if path.is_dir():
         rows = _folder(path, columns)
     elif suffix in READERS or (not suffix and not path.is_file()) or path.parts[1:2] == ("dev",):
+        if suffix == ".parquet":
+            _check_history(path, [path])
         # What a pipe holds has no ending.
         rows = READERS.get(suffix, _csv)(path)
     elif suffix in (".xls", ".xlsx", ".xlsm", ".xlsb", ".ods"):
@@ -279,15 +282,12 @@ READERS = {
 def _folder(path: Path, columns: Columns) -> Iterator[Row]:
     """Rows of a folder of Parquet files, or images of a folder that has a folder for each class."""
     files = _files(path)
-    tables = any(file.suffix.lower() == ".parquet" for file in files)
+    tables = [file for file in files if file.suffix.lower() == ".parquet"]
     if not tables and columns.image is None:
         raise InputError(f"{path}: a folder without .parquet files holds images; use --image file.")
     if not tables and columns.owner is not None:
         raise InputError(f"{path}: a folder of images names no owners; use a table with --image.")
-    if any("_delta_log" in file.parts for file in files):
-        raise InputError(
-            f"{path}: a Delta table keeps rows that were deleted; export those it has."
-        )
+    _check_history(path, tables)
     endings, hiding = {".parquet"} if tables else _endings(), (".", "_") if tables else "."
     ignored, count = list[Path](), 0
     for file in files:
@@ -318,6 +318,12 @@ def _folder(path: Path, columns: Columns) -> Iterator[Row]:
             f"{path}: {len(ignored)} files are hidden or no {what}, and left out: {shown}{more}.",
             stacklevel=2,
         )
+
+
+def _check_history(path: Path, tables: list[Path]) -> None:
+    history = history_of(tables)
+    if history is not None:
+        raise InputError(f"{path} {history}")
 
 
 def _files(path: Path) -> list[Path]:

@@ -44,7 +44,7 @@ from ..privacy.problem import Problem
 from ..privacy.release import Release
 from ..progress import shown
 from ..radius import ChosenRadius, RadiusPolicy, checked_edits, choose_radius, rows_to_read
-from ..rows import computed, rows_in_domain, table_of, working_precision
+from ..rows import in_memory, rows_in_domain, table_of, working_precision
 from .fitting import promise, release, warn_of_large_delta
 from .plan import Plan, plan_of
 from .released import Released, Settings
@@ -288,8 +288,8 @@ class BaseBallDPClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         Parameters
         ----------
         X : array-like or Rows of shape (n_samples, n_features)
-            The private embeddings, one record per row: an array, a memory map, a file
-            (:func:`.from_parquet`) or a dask array.
+            The private embeddings, one record per row: an array, a memory map, or a
+            file (:func:`.from_parquet`), perhaps of a cluster (:func:`.on_cluster`).
         y : array-like of shape (n_samples,)
             Class labels.
         X_public : array-like of shape (n_public, n_features), optional
@@ -439,7 +439,7 @@ class BaseBallDPClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
             shape[0],
             classes,
             counts=counts,
-            groups=computed("groups", groups),
+            groups=in_memory("groups", groups),
             class_weight=getattr(self, "class_weight", None),
         )
         policy = self._policy
@@ -565,7 +565,7 @@ class BaseBallDPClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
             edited = checked_edits(self, X_public, y_public, reset=False)
             before, after = (self._where_declared(rows, None)[0] for rows in edited)
             return before, after
-        rows, labels = validated(self, X_public, y_public, reset=False, in_memory=True)
+        rows, labels = validated(self, X_public, y_public, reset=False, whole=True)
         # Labels that the head does not have decide nothing.
         declared = np.isin(labels, classes)
         if not declared.any():

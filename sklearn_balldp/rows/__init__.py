@@ -1,8 +1,8 @@
 """Rows: in memory or in files, passes over them, and their projection onto the ball."""
 
-from .cluster import as_rows, computed, on_cluster
+from .cluster import on_cluster
 from .dense import DenseRows
-from .files import from_hdf5, from_parquet, from_zarr
+from .files import from_npy, from_parquet, from_zarr, history_of
 from .passes import (
     SINGLE_BLAS_THREAD,
     blas_threads_for,
@@ -21,7 +21,7 @@ from .projection import (
     project_onto_ball,
     rows_in_domain,
 )
-from .sources import Rows, RowsError
+from .sources import Rows, RowsError, in_memory
 from .table import Shard, table_of
 
 __all__ = [
@@ -31,17 +31,17 @@ __all__ = [
     "Rows",
     "RowsError",
     "Shard",
-    "as_rows",
     "blas_threads_for",
     "block_rows",
     "check_sizes",
     "check_unchanged",
-    "computed",
     "domain_factors",
-    "from_hdf5",
+    "from_npy",
     "from_parquet",
     "from_zarr",
     "have_plain_sizes",
+    "history_of",
+    "in_memory",
     "on_cluster",
     "place_rows",
     "project_onto_ball",

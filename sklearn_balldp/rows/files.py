@@ -1,21 +1,21 @@
-"""Rows in files: Zarr, HDF5 and Parquet, as the libraries of these formats read them.
+"""Rows in files: NumPy, Zarr and Parquet, as the libraries of these formats read them.
 
 A source keeps a path, and each process opens the file for itself, so that a source can be sent to
-another process. Where a file lacks rows, these libraries make up fill values: such files are
-refused, when they are opened and at each reading.
+another process. Where a file lacks rows, Zarr makes up fill values, and tables that keep deleted
+rows look like folders of Parquet: both are refused.
 """
 
 import contextlib
-import copy
 import errno
 import glob
 import importlib
-import math
 import os
 import re
-import threading
-from collections.abc import Callable, Sequence
+import zipfile
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -27,56 +27,105 @@ from .sources import PRECISIONS, Locked, Rows, RowsError, pieces
 
 T = TypeVar("T")
 
-# Number of decoded Parquet row groups kept in memory, as threads read neighbouring parts.
-_KEPT_GROUPS = 4
+# Bytes of decoded rows that a source keeps in memory, at least two parts, and bytes of the whole
+# chunks that make one part. Larger chunks are a part each, up to the third; others are cut.
+_KEPT, _SMALL_PART, _LARGE_PART = 2**27, 2**24, 2**26
 # What this process lacks, and not the file.
 _LIMITS = {errno.EMFILE, errno.ENFILE, errno.ENOMEM}
+# What folders hold whose Parquet files are those of a table with a history.
+_TABLES = {
+    "Delta": "_delta_log/*",
+    "Hudi": ".hoodie/*",
+    "Iceberg": "metadata/*.metadata.json*",
+    "Paimon": "snapshot/snapshot-*",
+}
+# Codecs that numcodecs reads once a package is there; its extras have their names.
+_EXTRAS = {"crc32c", "msgpack2", "pcodec", "zfpy"}
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """An array in a file, whose rows are decoded from one edge to the next; ``check`` comes first.
+
+    Another process that opens the file later does without the check.
+    """
+
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    edges: Sequence[int]
+    decode: Callable[[int, int], NDArray[np.floating]]
+    check: Callable[[], None] = lambda: None
 
 
 class FileRows(Locked, Rows):
-    """Rows of an array in a file, which each process opens for itself by ``open_array(*names)``."""
+    """Rows of an array in a file, which each process opens for itself by ``open_file(*names)``."""
 
     _is_fixed = True
 
-    def __init__(self, open_array: Callable[..., Any], *names: Any) -> None:
+    def __init__(self, open_file: Callable[..., _Parts], *names: Any) -> None:
         super().__init__()
-        self._open, self._names, self._opened = open_array, names, (0, None)
+        self._open, self._names = open_file, names
         self.path = names[0] if isinstance(names[0], str) else ", ".join(names[0])
-        array = self._array
-        if len(array.shape) != 2 or str(np.dtype(array.dtype)) not in PRECISIONS:
-            raise RowsError(
-                f"path={self.path!r} holds an array of shape {tuple(array.shape)} and type "
-                f"{array.dtype}; rows are two-dimensional and of type {', '.join(PRECISIONS)}: "
-                "convert them first."
-            )
-        self.shape, self.dtype = (int(array.shape[0]), int(array.shape[1])), np.dtype(array.dtype)
+        parts = _read_by(self.path, "it", lambda: self._open(*self._names))
+        self.shape, self.dtype = (int(parts.shape[0]), int(parts.shape[1])), parts.dtype
+        self._keep(parts)
+        _read_by(self.path, "it", parts.check)
+        # What its library cannot decode is told at once.
+        self.read(0, min(1, len(self)))
 
-    @property
-    def _array(self) -> Any:
-        process = os.getpid()
-        with self._lock:
-            if self._opened[0] != process:
-                array = _read_by(self.path, "it", lambda: self._open(*self._names))
-                shape, dtype = tuple(array.shape), np.dtype(array.dtype)
-                if hasattr(self, "shape") and (shape, dtype) != (self.shape, self.dtype):
-                    raise RowsError(
-                        f"path={self.path!r} holds an array of shape {shape} and type {dtype}, "
-                        f"where it held {self.shape} and {self.dtype}: the file has changed; keep "
-                        "it as it is during a fit."
-                    )
-                self._opened = process, array
-            return self._opened[1]
+    def _keep(self, parts: _Parts) -> None:
+        """Note what this process has opened."""
+        longest = max((stop - start for start, stop in pairwise(parts.edges)), default=0)
+        n_bytes = max(1, longest * self.shape[1] * self.dtype.itemsize)
+        decoded = lru_cache(max(2, _KEPT // n_bytes))(
+            lambda number: parts.decode(*parts.edges[number : number + 2])
+        )
+        self._opened = os.getpid(), parts.edges, decoded
+
+    def _decoded_parts(self) -> tuple[Sequence[int], Callable[[int], NDArray[np.floating]]]:
+        """Edges of the parts, and what decodes each; the last ones are kept."""
+        if self._opened[0] != os.getpid():
+            parts = _read_by(self.path, "it", lambda: self._open(*self._names))
+            if (tuple(parts.shape), parts.dtype) != (self.shape, self.dtype):
+                raise RowsError(
+                    f"path={self.path!r} holds an array of shape {tuple(parts.shape)} and type "
+                    f"{parts.dtype}, where it held {self.shape} and {self.dtype}: the file has "
+                    "changed; keep it as it is during a fit."
+                )
+            self._keep(parts)
+        return self._opened[1:]
 
     def read(self, start: int, stop: int) -> NDArray[np.floating]:
-        what, array = f"rows {start} to {stop}", self._array
-        return _read_by(self.path, what, lambda: np.asarray(array[start:stop]))
+        rows, end = np.empty((max(0, stop - start), self.shape[1]), self.dtype), 0
+        with self._lock:
+            edges, decoded = self._decoded_parts()
+            for number, some in pieces(edges, start, stop):
+                part = _read_by(self.path, f"rows {start} to {stop}", partial(decoded, number))
+                begin, end = end, end + some.stop - some.start
+                rows[begin:end] = part[some]
+        return rows
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_lock": None, "_opened": (0, None)}
+        return {**vars(self), "_lock": None, "_opened": (0,)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
         Locked.__init__(self)
+
+
+def _check_kind(path: str, shape: Sequence[int], dtype: Any) -> None:
+    if len(shape) != 2 or str(dtype) not in PRECISIONS:
+        raise RowsError(
+            f"path={path!r} holds an array of shape {tuple(shape)} and type {dtype}; rows are "
+            f"two-dimensional and of type {', '.join(PRECISIONS)}: convert them first."
+        )
+
+
+def _edges(shape: Sequence[int], dtype: np.dtype, chunk: int) -> list[int]:
+    """Where parts begin that are made of whole chunks of so many rows, unless those are large."""
+    width = max(1, shape[1] * dtype.itemsize)
+    size = max(1, _SMALL_PART // width // chunk) * chunk
+    return [*range(0, shape[0], min(size, max(1, _LARGE_PART // width))), shape[0]]
 
 
 def _read_by(path: str, part: str, read: Callable[[], T]) -> T:
@@ -96,8 +145,23 @@ def _read_by(path: str, part: str, read: Callable[[], T]) -> T:
         elif number in _LIMITS:
             reason = os.strerror(number)
             replaced = OSError(number, f"path={path!r}: {part} cannot be read: {reason}.")
+        elif type(error).__name__ == "UnknownCodecError":
+            # Zarr and numcodecs quote the name of the codec, and nothing else.
+            replaced = _lacking_codec(path, re.sub(r".*: |\W+$|'", "", str(error)))
     # Raise outside of the handler: the original error would be the context.
     raise replaced
+
+
+def _lacking_codec(path: str, codec: str) -> RowsError:
+    """The error of a codec that Zarr does not find, with what to install."""
+    name = codec.removeprefix("numcodecs.")
+    package = "imagecodecs" if name.startswith("imagecodecs") else "the package that registers it"
+    if name in _EXTRAS:
+        package = f"pip install 'numcodecs[{name.removesuffix('2')}]'"
+    return RowsError(
+        f"path={path!r} is written with the codec {codec!r}, which is not installed: it needs "
+        f"{package}; or write the array with another (zstd), where that is."
+    )
 
 
 def _absolute(path: str | Path) -> str:
@@ -111,6 +175,50 @@ def _needed(module: str) -> Any:
     except ImportError as error:
         package = module.split(".")[0]
         raise ImportError(f"these rows need {package}; pip install {package}.") from error
+
+
+def from_npy(path: str | Path) -> Rows:
+    """Rows of a NumPy file, for the workers of a cluster.
+
+    In one process ``numpy.load(path, mmap_mode="r")`` does, and copies less.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The file, as ``numpy.save`` writes it: an array of shape (n_samples, n_features) and type
+        float16, float32 or float64, in C order.
+
+    Returns
+    -------
+    Rows
+        For :func:`on_cluster`.
+
+    Raises
+    ------
+    ValueError
+        If there are no such rows.
+    """
+    return FileRows(_open_npy, _absolute(path))
+
+
+def _open_npy(path: str) -> _Parts:
+    array = np.load(path, mmap_mode="r", allow_pickle=False)
+    if not isinstance(array, np.memmap):
+        raise RowsError(f"path={path!r} is no NumPy file of one array (.npy); name one that is.")
+    shape, dtype, offset = array.shape, array.dtype, array.offset
+    _check_kind(path, shape, dtype)
+    if not array.flags.c_contiguous:
+        raise RowsError(
+            f"path={path!r} holds columns first; save numpy.ascontiguousarray(X) instead."
+        )
+
+    def decode(start: int, stop: int) -> NDArray[np.floating]:
+        # Reading a map of a file that was cut short would end the process.
+        n_values, before = (stop - start) * shape[1], start * shape[1] * dtype.itemsize
+        values = np.fromfile(path, dtype, n_values, offset=offset + before)
+        return values.reshape(stop - start, shape[1])
+
+    return _Parts(shape, dtype, _edges(shape, dtype, 1), decode)
 
 
 def from_zarr(path: str | Path) -> Rows:
@@ -130,168 +238,51 @@ def from_zarr(path: str | Path) -> Rows:
     Raises
     ------
     ValueError
-        If there are no such rows, or chunks were not written.
+        If there are no such rows, chunks were not written, or a codec is not installed.
     ImportError
         If zarr is missing: ``pip install zarr``.
     """
-    return FileRows(_ZarrArray, _absolute(path))
+    return FileRows(_open_zarr, _absolute(path))
 
 
-class _ZarrArray:
+def _open_zarr(path: str) -> _Parts:
     """A Zarr array without missing chunks: it is read with a fill value that tells of them."""
+    zarr: Any = _needed("zarr")
+    if zipfile.is_zipfile(path):
+        raise RowsError(f"path={path!r} is a ZIP file; unpack it, and name the folder.")
+    array = zarr.open(path, mode="r")
+    if not hasattr(array, "dtype"):
+        raise RowsError(f"path={path!r} is a Zarr group; name the path of its array.")
+    shape, dtype = array.shape, np.dtype(array.dtype)
+    _check_kind(path, shape, dtype)
+    # A number that no computation gives.
+    bits = np.dtype(f"u{dtype.itemsize}")
+    mark = np.array(-0x15A5, f"i{dtype.itemsize}").view(bits)[()]
+    metadata = replace(array.metadata, fill_value=mark.view(dtype))
+    marked = zarr.Array(zarr.AsyncArray(metadata, array.store_path))
+    edges = _edges(shape, dtype, array.chunks[0])
 
-    def __init__(self, path: str) -> None:
-        zarr: Any = _needed("zarr")
-        array = zarr.open(path, mode="r")
-        if not hasattr(array, "dtype"):
-            raise RowsError(f"path={path!r} is a Zarr group; name the path of its array.")
-        self._path, self.shape, self.dtype = path, array.shape, np.dtype(array.dtype)
-        n_missing = array.nchunks - array.nchunks_initialized
-        if n_missing > 0:
-            self._refuse(f"{n_missing} of {array.nchunks} chunks")
-        if str(self.dtype) not in PRECISIONS or len(self.shape) != 2:
-            return
-        # A number that no computation gives.
-        self._bits = np.dtype(f"u{self.dtype.itemsize}")
-        self._mark = np.array(-0x15A5, f"i{self.dtype.itemsize}").view(self._bits)[()]
-        metadata = copy.copy(array.metadata)
-        object.__setattr__(metadata, "fill_value", self._mark.view(self.dtype))
-        self._array = zarr.Array(zarr.AsyncArray(metadata, array.store_path))
-        if getattr(array, "shards", None) is not None:
-            for start in range(0, self.shape[0], array.shards[0]):
-                self[start : start + array.shards[0]]
-
-    def __getitem__(self, rows: slice) -> NDArray[np.floating]:
-        values = np.ascontiguousarray(self._array[rows])
-        if (values.view(self._bits) == self._mark).any():
-            self._refuse(f"chunks among the rows {rows.start} to {rows.stop}")
-        return values
-
-    def _refuse(self, missing: str) -> None:
-        raise RowsError(
-            f"path={self._path!r} lacks {missing}, in whose place Zarr reads a fill value; restore "
-            "them (rows of zeros are kept by write_empty_chunks=True)."
+    def lacks(missing: str) -> RowsError:
+        return RowsError(
+            f"path={path!r} lacks {missing}, in whose place Zarr reads a fill value; restore them "
+            "(rows of zeros are kept by write_empty_chunks=True)."
         )
 
-
-def from_hdf5(path: str | Path, dataset: str) -> Rows:
-    """Rows of a dataset in an HDF5 file.
-
-    Parameters
-    ----------
-    path : str or path-like
-        The file.
-    dataset : str
-        Name of the dataset, of shape (n_samples, n_features) and type float16, float32 or float64.
-
-    Returns
-    -------
-    Rows
-        For ``fit`` and ``predict``.
-
-    Raises
-    ------
-    ValueError
-        If there are no such rows, or some were not written, or lie in a file that is missing.
-    ImportError
-        If h5py is missing: ``pip install h5py``.
-    """
-    return FileRows(_HDF5Dataset, _absolute(path), dataset)
-
-
-class _HDF5Dataset:
-    """A dataset of which all rows are stored."""
-
-    def __init__(self, path: str, dataset: str) -> None:
-        h5py: Any = _needed("h5py")
-        file = h5py.File(path, mode="r")
-        if not isinstance(file.get(dataset), h5py.Dataset):
-            raise RowsError(
-                f"dataset={dataset!r} is none of {path!r}, which holds {', '.join(file)}; name one "
-                "of those."
-            )
-        self._path, self._dataset = path, file[dataset]
-        self.shape, self.dtype = self._dataset.shape, self._dataset.dtype
-        self._check()
-
-    def __getitem__(self, rows: slice) -> NDArray[np.floating]:
-        values = self._dataset[rows]
-        # Files that it is spread over may vanish: if they are there now, they were before.
-        self._check()
+    def decode(start: int, stop: int) -> NDArray[np.floating]:
+        values = np.ascontiguousarray(marked[start:stop])
+        if (values.view(bits) == mark).any():
+            raise lacks(f"chunks among the rows {start} to {stop}")
         return values
 
-    def _check(self) -> None:
-        missing = _missing_from(self._dataset)
-        if missing:
-            raise RowsError(
-                f"path={self._path!r} lacks {missing}, in whose place HDF5 reads a fill value; "
-                "restore what is missing, or write the rows again."
-            )
+    def check() -> None:
+        n_missing = array.nchunks - array.nchunks_initialized
+        if n_missing > 0:
+            raise lacks(f"{n_missing} of {array.nchunks} chunks")
+        if getattr(array, "shards", None) is not None:
+            for start, stop in pairwise(edges):
+                decode(start, stop)
 
-
-def _missing_from(dataset: Any) -> str:
-    """What a dataset of HDF5 lacks, in words; nothing if all of its values are stored."""
-    if dataset.is_virtual:
-        return _missing_from_sources(dataset)
-    file = dataset.file
-    # HDF5 reads zeros behind the end of a file. One that this process writes to may end later.
-    has_ended = file.driver == "sec2" and file.mode == "r"
-    if has_ended and os.fstat(file.id.get_vfd_handle()).st_size < file.id.get_filesize():
-        return f"the end of the file {file.filename!r}"
-    settings = dataset.id.get_create_plist()
-    for number in range(settings.get_external_count()):
-        name, offset, size = settings.get_external(number)
-        prefix = dataset.id.get_access_plist().get_efile_prefix().decode()
-        raw = _beside(dataset, os.fsdecode(name), "HDF5_EXTFILE_PREFIX", prefix)
-        if not os.path.exists(raw) or os.path.getsize(raw) < offset + min(size, dataset.nbytes):
-            return f"the file {raw!r}, or the end of it"
-    if dataset.chunks is not None:
-        sides = zip(dataset.shape, dataset.chunks, strict=True)
-        n_chunks = math.prod(-(-length // side) for length, side in sides)
-        n_missing = n_chunks - dataset.id.get_num_chunks()
-        return f"{n_missing} of {n_chunks} chunks" if n_missing > 0 else ""
-    n_bytes = dataset.size * dataset.id.get_type().get_size()
-    return "storage for its rows" if dataset.id.get_storage_size() < n_bytes else ""
-
-
-def _missing_from_sources(dataset: Any) -> str:
-    """What the sources of a virtual dataset lack; each must give whole rows."""
-    h5py, covered = _needed("h5py"), np.zeros(dataset.shape[0], dtype=bool)
-    for source in dataset.virtual_sources():
-        (first, *_), (last, *_) = source.vspace.get_select_bounds()
-        if source.vspace.get_select_npoints() != (last + 1 - first) * math.prod(dataset.shape[1:]):
-            return "whole rows in the parts that it is made of"
-        with contextlib.ExitStack() as files:
-            file, path = dataset.file, dataset.file.filename
-            if source.file_name != ".":
-                path = _beside(dataset, source.file_name, "HDF5_VDS_PREFIX", os.path.dirname(path))
-                if not os.path.exists(path):
-                    return f"the file {path!r}"
-                file = files.enter_context(h5py.File(path, mode="r"))
-            part = file.get(source.dset_name)
-            if part is None or not _is_long_enough(part, source):
-                return f"rows of the dataset {source.dset_name!r} in {path!r}"
-            missing = _missing_from(part)
-        if missing:
-            return missing
-        covered[first : last + 1] = True
-    return "" if covered.all() else "sources of some rows"
-
-
-def _is_long_enough(dataset: Any, source: Any) -> bool:
-    """Whether a dataset is as long as what a virtual one takes from it."""
-    if source.src_space.get_select_type() == _needed("h5py").h5s.SEL_ALL:
-        return dataset.size == source.vspace.get_select_npoints()
-    ends = source.src_space.get_select_bounds()[1]
-    return all(end < length for end, length in zip(ends, dataset.shape, strict=True))
-
-
-def _beside(dataset: Any, name: str, variable: str, folder: str) -> str:
-    """Where HDF5 looks for a file that a dataset names."""
-    folder = os.environ.get(variable) or folder
-    folder = folder.replace("${ORIGIN}", os.path.dirname(os.path.abspath(dataset.file.filename)))
-    path = os.path.join(folder, name)
-    return path if os.path.exists(path) else os.path.abspath(name)
+    return _Parts(shape, dtype, edges, decode, check)
 
 
 def from_parquet(
@@ -319,19 +310,36 @@ def from_parquet(
     Raises
     ------
     ValueError
-        If there are no such rows, or the order of the files is not sure.
+        If there are no such rows, the order of the files is not sure, or they lie in a table that
+        keeps deleted rows (Delta, Hudi, Iceberg, Paimon).
     ImportError
         If pyarrow is missing: ``pip install pyarrow``.
     """
     check_flag("verify_checksums", verify_checksums)
     paths = _files_of(path) if isinstance(path, (str, Path)) else list(path)
+    shown = repr(str(path)) if isinstance(path, (str, Path)) else "[]"
     if not paths:
-        shown = repr(str(path)) if isinstance(path, (str, Path)) else "[]"
         raise RowsError(f"path={shown} names no file; pass the files that hold the rows.")
-    rows = FileRows(_ParquetColumn, list(map(_absolute, paths)), column, bool(verify_checksums))
-    # Uneven lists are refused when they are read: the first ones at once.
-    rows.read(0, 1)
-    return rows
+    history = history_of(paths)
+    if history is not None:
+        raise RowsError(f"path={str(paths[0])!r} {history}")
+    return FileRows(_open_parquet, list(map(_absolute, paths)), column, bool(verify_checksums))
+
+
+def history_of(files: Iterable[str | Path]) -> str | None:
+    """What is wrong with Parquet files of a table that keeps deleted rows; None for all others.
+
+    All folders above a file are looked at, also above what a link leads to.
+    """
+    places = {place(file) for file in files for place in (os.path.abspath, os.path.realpath)}
+    for folder in sorted({folder for place in places for folder in Path(place).parents}):
+        for table, mark in _TABLES.items():
+            if next(folder.glob(mark), None) is not None:
+                return (
+                    f"lies in {str(folder)!r}, a table of {table}, whose files keep rows that were "
+                    "deleted; export those it has now to a folder elsewhere."
+                )
+    return None
 
 
 def _files_of(path: str | Path) -> Sequence[str | Path]:
@@ -360,71 +368,82 @@ def _by_numbers(name: str) -> list[str | int]:
     return [int(part) if number % 2 else part for number, part in enumerate(parts)]
 
 
-class _ParquetColumn:
-    """A column of lists as an array that can be sliced."""
+def _open_parquet(paths: Sequence[str], column: str, checksums: bool) -> _Parts:
+    """A column of lists; its parts are row groups."""
+    data, system = _needed("pyarrow.dataset"), _needed("pyarrow.fs").LocalFileSystem()
+    options = data.ParquetFragmentScanOptions(page_checksum_verification=checksums)
+    form = data.ParquetFileFormat(default_fragment_scan_options=options)
+    groups, types = list[Any](), set()
 
-    def __init__(self, paths: Sequence[str], column: str, checksums: bool) -> None:
-        self._lock = threading.Lock()
-        data, system = _needed("pyarrow.dataset"), _needed("pyarrow.fs").LocalFileSystem()
-        options = data.ParquetFragmentScanOptions(page_checksum_verification=checksums)
-        form = data.ParquetFileFormat(default_fragment_scan_options=options)
-        self._column, self._groups, types = column, [], set()
+    def opened(path: str) -> tuple[Any, Any, list[Any]]:
+        file = form.make_fragment(path, filesystem=system)
+        return file.physical_schema, file.metadata, file.split_by_row_group()
 
-        def opened(path: str) -> tuple[Any, list[Any]]:
-            file = form.make_fragment(path, filesystem=system)
-            return file.physical_schema, file.split_by_row_group()
-
-        for path in paths:
-            # One by one, so that an error names its file.
-            schema, groups = _read_by(path, "it", partial(opened, path))
-            if schema.names.count(column) != 1:
-                many = "is none" if column not in schema.names else "is more than one"
-                raise RowsError(f"column={column!r} {many} of {path!r}: {', '.join(schema.names)}.")
-            types.add(schema.field(column).type)
-            self._groups += [group for group in groups if group.row_groups[0].num_rows]
-        if len(types) > 1:
-            raise RowsError(
-                f"column={column!r} is of several types ({', '.join(sorted(map(str, types)))}); "
-                "write all files with one."
-            )
-        (self._type,) = types
-        if str(getattr(self._type, "value_type", "")) not in ("halffloat", "float", "double"):
-            raise RowsError(
-                f"column={column!r} is of type {self._type}; rows are lists of halffloat, float or "
-                "double."
-            )
-        if not self._groups:
-            raise RowsError(f"path={', '.join(paths)!r} holds no rows; name files that do.")
-        sizes = [group.row_groups[0].num_rows for group in self._groups]
-        self._starts = np.cumsum([0, *sizes]).tolist()
-        self._decoded = lru_cache(_KEPT_GROUPS)(self._decode)
-        first = self._groups[0].head(1, columns=[column]).column(0)[0].as_py()
-        self.dtype = np.dtype(self._type.value_type.to_pandas_dtype())
-        self.shape = self._starts[-1], len(first or [])
-
-    def _decode(self, number: int) -> NDArray[np.floating]:
-        import pyarrow as pa
-
-        group, n_rows = self._groups[number], self._starts[number + 1] - self._starts[number]
-        what = f"row group {group.row_groups[0].id}"
-        table = _read_by(group.path, what, lambda: group.to_table(columns=[self._column]))
-        column = table.column(0).combine_chunks()
-        with contextlib.suppress(pa.ArrowInvalid):
-            # It refuses lists of another length.
-            even = column.cast(pa.list_(self._type.value_type, self.shape[1]))
-            values = even.flatten()
-            if len(even) == n_rows and not even.null_count and not values.null_count:
-                numbers = np.asarray(values.to_numpy(zero_copy_only=False))
-                return numbers.reshape(n_rows, self.shape[1])
+    for path in paths:
+        # One by one, so that an error names its file.
+        schema, metadata, own = _read_by(path, "it", partial(opened, path))
+        if schema.names.count(column) != 1:
+            many = "is none" if column not in schema.names else "is more than one"
+            raise RowsError(f"column={column!r} {many} of {path!r}: {', '.join(schema.names)}.")
+        types.add(schema.field(column).type)
+        if metadata.num_row_groups:
+            _check_codec(path, metadata.row_group(0), column)
+        groups += [group for group in own if group.row_groups[0].num_rows]
+    if len(types) > 1:
         raise RowsError(
-            f"path={group.path!r}: {what} of column={self._column!r} does not hold {n_rows} lists "
-            f"of {self.shape[1]} numbers; its lists differ in length or have gaps, or the file has "
-            "changed."
+            f"column={column!r} is of several types ({', '.join(sorted(map(str, types)))}); "
+            "write all files with one."
         )
+    (kind,) = types
+    if str(getattr(kind, "value_type", "")) not in ("halffloat", "float", "double"):
+        raise RowsError(
+            f"column={column!r} is of type {kind}; rows are lists of halffloat, float or double."
+        )
+    if not groups:
+        raise RowsError(f"path={', '.join(paths)!r} holds no rows; name files that do.")
+    edges = np.cumsum([0, *(group.row_groups[0].num_rows for group in groups)]).tolist()
+    group_at = dict(zip(edges, groups, strict=False))
+    first = groups[0].head(1, columns=[column]).column(0)[0].as_py()
+    shape = edges[-1], len(first or [])
 
-    def __getitem__(self, rows: slice) -> NDArray[np.floating]:
-        with self._lock:
-            ranges = pieces(self._starts, rows.start, rows.stop)
-            parts = [self._decoded(number)[some] for number, some in ranges]
-        # There is no part where the range is empty.
-        return np.concatenate([np.empty((0, self.shape[1]), self.dtype), *parts])
+    def decode(start: int, stop: int) -> NDArray[np.floating]:
+        group = group_at[start]
+        return _numbers(group, column, kind.value_type, (stop - start, shape[1]))
+
+    return _Parts(shape, np.dtype(kind.value_type.to_pandas_dtype()), edges, decode)
+
+
+def _check_codec(path: str, group: Any, column: str) -> None:
+    """Raise a RowsError if this pyarrow cannot decompress a column of a row group."""
+    from pyarrow import Codec
+
+    columns = map(group.column, range(group.num_columns))
+    for codec in {own.compression for own in columns if own.path_in_schema.startswith(column)}:
+        is_known = codec == "UNCOMPRESSED"
+        with contextlib.suppress(ValueError):
+            is_known = is_known or Codec.is_available(codec)
+        if not is_known:
+            raise RowsError(
+                f"path={path!r} is written with the codec {codec}, which this pyarrow lacks: that "
+                "of `pip install pyarrow` has all but LZO; or write the file with another (zstd), "
+                "where that is."
+            )
+
+
+def _numbers(group: Any, column: str, kind: Any, shape: tuple[int, int]) -> NDArray[np.floating]:
+    """The lists of a row group as rows of this shape."""
+    import pyarrow as pa
+
+    what = f"row group {group.row_groups[0].id}"
+    table = _read_by(group.path, what, lambda: group.to_table(columns=[column]))
+    lists = table.column(0).combine_chunks()
+    with contextlib.suppress(pa.ArrowInvalid):
+        # It refuses lists of another length.
+        even = lists.cast(pa.list_(kind, shape[1]))
+        values = even.flatten()
+        if len(even) == shape[0] and not even.null_count and not values.null_count:
+            return np.asarray(values.to_numpy(zero_copy_only=False)).reshape(shape)
+    raise RowsError(
+        f"path={group.path!r}: {what} of column={column!r} does not hold {shape[0]} lists of "
+        f"{shape[1]} numbers; its lists differ in length or have gaps, or the file has changed."
+    )

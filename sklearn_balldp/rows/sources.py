@@ -144,12 +144,19 @@ class Rows(ABC):
 def in_memory(name: str, values: Any) -> Any:
     """An array of another library as one of NumPy; anything else as it is.
 
-    Raises a TypeError if it lies on a device other than this machine's memory.
+    Raises a TypeError if it is Dask's, or on a device other than this machine's memory.
     """
+    library = type(values).__module__.split(".")[0]
+    kind = f"{library} {type(values).__name__}"
+    if library == "dask":
+        raise TypeError(
+            f"{name} is a {kind}, which is not computed yet; pass {name}.compute(). Rows that do "
+            "not fit into memory are written first: X.to_zarr(PATH) of an array, and "
+            "sklearn_balldp.rows.from_zarr(PATH), perhaps in on_cluster."
+        )
     # The class is asked: an attribute of a data frame may be a column.
     if isinstance(values, np.ndarray) or not hasattr(type(values), "device"):
         return values
-    kind = f"{type(values).__module__.split('.')[0]} {type(values).__name__}"
     if "cpu" not in str(values.device).lower():
         raise TypeError(
             f"{name} is a {kind} on the device {values.device}; copy it to this machine's memory "

@@ -5,7 +5,6 @@ block, and the columns beside them. Rows on a cluster have a table of their own.
 """
 
 import copy
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -59,12 +58,6 @@ class Shard:
     def column(self, name: str) -> Any:
         """Values of a column; None where the table has none."""
         return self._columns.get(name)
-
-    @property
-    def nbytes(self) -> int:
-        """Memory that the rows and columns of the shard take."""
-        rows = 0 if isinstance(self._X, Rows) else math.prod(self.shape) * self.dtype.itemsize
-        return rows + sum(column.nbytes for column in self._columns.values())
 
     @property
     def rows(self) -> NDArray[np.floating]:

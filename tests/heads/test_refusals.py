@@ -235,7 +235,6 @@ MISSING = {
     "polars texts": ("polars", texts(None)),
     "polars numbers": ("polars", [0, 1, None]),
     "polars NaN": ("polars", [0.0, 1.0, float("nan")]),
-    "dask": ("dask", np.array([0.0, 1.0, np.nan])),
 }
 
 
@@ -248,8 +247,8 @@ def made(kind):
     if library.endswith("[pyarrow]"):
         pytest.importorskip("pyarrow")
         return pd.Series(values, dtype=library)
-    module = pytest.importorskip("dask.array" if library == "dask" else library)
-    build = {"pyarrow": "array", "polars": "Series", "dask": "from_array"}[library]
+    module = pytest.importorskip(library)
+    build = {"pyarrow": "array", "polars": "Series"}[library]
     return getattr(module, build)(values)
 
 

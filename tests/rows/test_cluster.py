@@ -1,13 +1,12 @@
-"""Rows on a Dask cluster: the models of one process, and nothing private in logs or keys."""
+"""Rows of files on a Dask cluster: the models of one process, nothing private in logs or keys."""
 
 import gc
 import os
 import signal
+import threading
 import time
-import uuid
-import warnings
+from pathlib import Path
 
-import dask
 import dask.array as da
 import dask.dataframe as dd
 import numpy as np
@@ -24,29 +23,16 @@ from row_cases import (
     fitted,
     records,
     refused_rows,
+    stored,
 )
 from sklearn.base import clone
 from sklearn.model_selection import KFold, cross_val_score
 
-from sklearn_balldp import (
-    BallDPLinearDiscriminant,
-    BallDPLogisticRegression,
-    BallDPRidgePrototype,
-    RadiusPolicy,
-    verify,
-)
+from sklearn_balldp import BallDPLinearDiscriminant, BallDPRidgePrototype, RadiusPolicy, verify
 from sklearn_balldp.rows import Rows, cluster, from_zarr, on_cluster, shards_of
 
 N = 6000
-# Nothing is written to disks.
-STAYS_IN_MEMORY = {
-    "distributed.worker.memory.target": False,
-    "distributed.worker.memory.spill": False,
-}
-
-
-ONE_WORKER = {"n_workers": 1, "threads_per_worker": 1, "processes": False}
-ONE_WORKER["dashboard_address"] = ":0"
+FORMATS = ("zarr", "npy", "parquet", "two parquet files", "zarr shards")
 
 
 def forbid_noise():
@@ -62,7 +48,6 @@ def forbid_noise():
 @pytest.fixture(scope="module")
 def client():
     with (
-        dask.config.set(STAYS_IN_MEMORY),
         LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as local,
         Client(local) as connected,
     ):
@@ -73,60 +58,33 @@ def client():
 @pytest.fixture(scope="module")
 def single():
     """A cluster of one worker, in this process."""
-    # The worker would pause for ever, were the tests before it large enough.
+    options = {"n_workers": 1, "threads_per_worker": 1, "processes": False, "memory_limit": None}
+    # The worker would pause for ever, had it a limit and the tests before it were large enough.
     with (
-        LocalCluster(**ONE_WORKER, memory_limit=None) as local,
+        LocalCluster(**options, dashboard_address=":0") as local,
         Client(local, set_as_default=False) as connected,
     ):
         yield connected
 
 
-def sent_rows(dask_worker):
-    """Values that a worker was sent by others since this was last asked."""
-    sent = sum(message["total"] for message in dask_worker.transfer_incoming_log)
-    dask_worker.transfer_incoming_log.clear()
-    return sent / 8
-
-
-@pytest.mark.usefixtures("many_shards")
-def test_rows_are_computed_where_they_are_held(client):
-    (X, y), addresses = records(n=N), list(client.nthreads())
-    for number, order in enumerate((addresses, addresses[::-1])):
-        # As a persisted array has them: each half on a worker of its own.
-        name, held = f"rows{number}", {}
-        for place, address in enumerate(order):
-            half = X[place * N // 2 : (place + 1) * N // 2]
-            held |= client.scatter({(name, place, 0): half}, workers=[address])
-        rows = da.Array(held, name, chunks=((N // 2, N // 2), (D,)), dtype=X.dtype)
-        client.run(sent_rows)
-        assert_same(fitted("prototypes", X, y), fitted("prototypes", rows, y))
-        # Shards are whole: one of them may lie in both halves, and its rows in one are sent.
-        assert sum(client.run(sent_rows).values()) < 2 * 512 * D
-
-
 @pytest.mark.usefixtures("client", "many_shards")
 @pytest.mark.parametrize("name", HEADS)
 def test_a_cluster_gives_the_model_of_one_process(name, tmp_path):
-    """Also of persons; and workers draw no noise."""
+    """From every format, also of persons; and workers draw no noise."""
     X, y = records(n=N)
     assert len(shards_of(*X.shape)) > 10
     persons = name in ("prototypes", "SVC")
     owners = np.random.default_rng(1).integers(0, N // 2, N) if persons else None
     head = fitted(name, X, y, groups=owners)
     assert head.release_.unit == ("person" if persons else "record")
-    # Chunks of the array are not the shards, and may cut features.
-    rows, labels = da.from_array(X, chunks=(1234, 9)), da.from_array(y)
-    other = fitted(name, rows, labels, groups=None if owners is None else da.from_array(owners))
+    turn = list(HEADS).index(name)
+    source = on_cluster(stored(X, FORMATS[turn % len(FORMATS)], tmp_path))
+    other = fitted(name, source, y, groups=owners)
     assert_same(head, other)
     assert other.n_features_in_ == D
-    np.testing.assert_array_equal(other.predict(rows), head.predict(X))
-    np.testing.assert_array_equal(other.decision_function(rows), head.decision_function(X))
-    assert other.score(rows, labels) == head.score(X, y)
-    # A file that every worker sees, of which none is held.
-    zarr.save(str(tmp_path / "rows"), X)
-    source = on_cluster(from_zarr(tmp_path / "rows"))
-    assert_same(head, fitted(name, source, y, groups=owners))
     np.testing.assert_array_equal(other.predict(source), head.predict(X))
+    np.testing.assert_array_equal(other.decision_function(source), head.decision_function(X))
+    assert other.score(source, y) == head.score(X, y)
 
 
 @pytest.mark.usefixtures("many_shards")
@@ -135,11 +93,11 @@ def test_a_cluster_gives_the_model_of_one_process(name, tmp_path):
     [*zip(KINDS, 2 * ["float16", "float32"], strict=True)]
     + [(name, "float32") for name in HEADS if name not in KINDS],
 )
-def test_the_number_of_workers_decides_no_bit(client, single, name, dtype):
+def test_the_number_of_workers_decides_no_bit(client, single, name, dtype, tmp_path):
     """Rows of less precision are computed with in double precision, as machines may differ."""
     X, y = records(dtype, N)
-    rows = da.from_array(X, chunks=(700, D))
-    head, other = fitted(name, rows, y), fitted(name, on_cluster(rows, single), y)
+    source = stored(X, "npy", tmp_path)
+    head, other = (fitted(name, on_cluster(source, own), y) for own in (client, single))
     assert_same(head, other)
     if name != "minimiser":
         wide = fitted(name, X.astype(np.float64), y)
@@ -183,16 +141,9 @@ def test_logs_keys_and_errors_hold_no_row(client, good, capfd):
         error = error.__cause__ or error.__context__
     bad = X.copy()
     bad[5000, 3] = np.nan
-    for rows in (da.from_array(bad), on_cluster(Talkative(bad, N))):
-        with pytest.raises(ValueError, match="NaN or infinity"):
-            head.fit(rows, y)
-    # Blocks that are not what the array states, whole or cut.
-    for lie in (lambda block: block[:-1], lambda block: np.vstack([block, block[:3]])):
-        lying = da.from_array(X).map_blocks(lie, dtype=X.dtype, chunks=((N,), (D,)))
-        for given in (lying, lying.persist()):
-            with pytest.raises(ValueError, match=r"give dask\.array the right"):
-                head.fit(given, y)
-    head.fit(da.from_array(X), y)
+    with pytest.raises(ValueError, match="NaN or infinity"):
+        head.fit(on_cluster(Talkative(bad, N)), y)
+    head.fit(on_cluster(Talkative(X, N)), y)
     said = [str(client.get_worker_logs()), str(client.get_scheduler_logs())]
     said += client.run_on_scheduler(_traces)
     said += list(capfd.readouterr())
@@ -206,48 +157,67 @@ def test_keys_of_tasks_are_drawn_by_chance(client):
 
     def keys():
         log = client.run_on_scheduler(lambda dask_scheduler: list(dask_scheduler.transition_log))
-        return {entry[0] for entry in log if str(entry[0]).startswith("balldp")}
+        return {str(entry[0]) for entry in log if str(entry[0]).startswith("balldp")}
 
-    rows, seen = da.from_array(X), []
+    seen = []
     for _ in range(2):
         before = keys()
-        fitted("prototypes", rows, y)
+        fitted("prototypes", on_cluster(Talkative(X, N)), y)
         seen.append(keys() - before)
     assert min(map(len, seen)) >= 2
     assert not seen[0] & seen[1]
 
 
+def test_arrays_of_dask_are_written_first():
+    """Whatever they are passed as: an error names the file to write, or what computes them."""
+    X, y = records(n=500)
+    rows, labels, frame = da.from_array(X), da.from_array(y), dd.from_pandas(pd.DataFrame(X), 2)
+    head = BallDPRidgePrototype(delta=1e-4)
+    masked = da.ma.masked_equal(labels, y[0])
+    for name, args, groups in (
+        ("X", (rows, y), None),
+        ("X", (frame, y), None),
+        ("y", (X, labels), None),
+        ("y", (X, masked), None),
+        ("groups", (X, y), labels),
+    ):
+        with pytest.raises(TypeError, match=rf"^{name} is a dask .*{name}\.compute\(\).*to_zarr"):
+            head.fit(*args, groups=groups)
+        assert not hasattr(head, "release_")
+    with pytest.raises(TypeError, match="X is a dask"):
+        head.fit(X, y).predict(rows)
+
+
 def test_what_a_cluster_cannot_take_is_refused(client, monkeypatch):
     X, y = records(n=500)
-    head, given = BallDPRidgePrototype(delta=1e-4), da.from_array(X, chunks=(100, D))
-    for rows, message in (
-        (given[given[:, 0] > 0], "compute_chunk_sizes"),
-        (given.astype(int), r"X\.astype"),
-        (given[:, 0], "n_samples, n_features"),
-        (given[:-1], "inconsistent numbers of samples"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            head.fit(rows, y)
-    with pytest.raises(TypeError, match="to_dask_array"):
-        head.fit(dd.from_pandas(pd.DataFrame(X), npartitions=2), y)
-    for rows in (X, on_cluster(given)):
-        with pytest.raises(TypeError, match="cannot go to a cluster"):
+    head, source = BallDPRidgePrototype(delta=1e-4), Talkative(X, N)
+    for rows in (X, da.from_array(X), on_cluster(source)):
+        with pytest.raises(TypeError, match=r"cannot go to a cluster; .*X\.to_zarr\(PATH\)"):
             on_cluster(rows)
     with pytest.raises(TypeError, match="belong to this process"):
-        on_cluster(given).__getstate__()
+        on_cluster(source).__getstate__()
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        head.fit(on_cluster(source), y[:-1])
     chosen = clone(head).set_params(radius=RadiusPolicy(source="declared"))
-    assert chosen.fit(given, y).release_.radius == clone(chosen).fit(X, y).release_.radius
+    found = chosen.fit(on_cluster(source), y).release_.radius
+    assert found == clone(chosen).fit(X, y).release_.radius
+    # As an open file of HDF5, it cannot be sent.
+    source.file = threading.Lock()
+    with pytest.raises(RuntimeError, match="hold paths instead of open files") as caught:
+        head.fit(on_cluster(source), y)
+    assert caught.value.__context__ is None
+    del source.file
     with monkeypatch.context() as patch:
         patch.setattr(cluster, "__version__", "0.0")
         with pytest.raises(ValueError, match=r"workers need sklearn_balldp 0\.0"):
-            head.fit(given, y)
-    monkeypatch.setattr(type(client), "asynchronous", True)
-    with pytest.raises(ValueError, match="asynchronous=False"):
-        on_cluster(given)
-    monkeypatch.undo()
-    monkeypatch.setattr(type(client), "nthreads", lambda self: {})
+            head.fit(on_cluster(source), y)
+    with monkeypatch.context() as patch:
+        patch.setattr(type(client), "asynchronous", True)
+        with pytest.raises(ValueError, match="asynchronous=False"):
+            on_cluster(source)
+    monkeypatch.setattr(type(client), "get_versions", lambda *_, **__: {"workers": {}})
     with pytest.raises(ValueError, match="wait_for_workers"):
-        head.fit(given, y)
+        head.fit(on_cluster(source), y)
 
 
 def test_without_a_cluster_the_remedy_is_named(monkeypatch):
@@ -257,121 +227,63 @@ def test_without_a_cluster_the_remedy_is_named(monkeypatch):
         raise ValueError("No global client found and no address provided")
 
     monkeypatch.setattr(distributed, "get_client", none)
-    X, y = records(n=100)
+    source = Talkative(records(n=100)[0], N)
     with pytest.raises(ValueError, match=r"with distributed\.Client"):
-        BallDPRidgePrototype(delta=1e-3).fit(da.from_array(X), y)
+        on_cluster(source)
     monkeypatch.setitem(__import__("sys").modules, "distributed", None)
-    with pytest.raises(ImportError, match=r"pip install .* distributed"):
-        BallDPRidgePrototype(delta=1e-3).fit(da.from_array(X), y)
-
-
-def test_rows_that_may_be_written_to_disks_are_warned_of():
-    X, y = records(n=500)
-    # A worker in this process would pause for ever, were the tests before it large enough.
-    memory = {"target": 0.6, "pause": False, "terminate": False}
-    with (
-        dask.config.set({f"distributed.worker.memory.{k}": v for k, v in memory.items()}),
-        LocalCluster(**{**ONE_WORKER, "memory_limit": "1GiB"}) as local,
-        Client(local),
-    ):
-        with pytest.warns(UserWarning, match=r"memory\.target and \.spill to False"):
-            fitted("prototypes", da.from_array(X), y)
-        # Of a file workers hold nothing.
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            fitted("prototypes", on_cluster(Talkative(X, N)), y)
+    with pytest.raises(ImportError, match="pip install distributed"):
+        on_cluster(source)
 
 
 @pytest.mark.usefixtures("client")
-def test_folds_audits_and_checks_of_a_dask_array():
+def test_folds_audits_and_checks_of_rows_on_a_cluster(tmp_path):
     X, y = records(n=600)
-    given = da.from_array(X, chunks=(100, D))
+    source = on_cluster(stored(X, "zarr", tmp_path))
     head = BallDPRidgePrototype(delta=1e-4, radius=0.3, random_state=0)
     expected = cross_val_score(head, X, y, cv=KFold(3))
-    np.testing.assert_array_equal(cross_val_score(head, given, y, cv=KFold(3)), expected)
-    head = clone(head).set_params(random_state=None).fit(given, y)
-    assert not verify(head, private=(given, y)).failed
-    source = on_cluster(given)
+    np.testing.assert_array_equal(cross_val_score(head, source, y, cv=KFold(3)), expected)
+    head = clone(head).set_params(random_state=None).fit(source, y)
+    assert not verify(head, private=(source, y)).failed
     np.testing.assert_array_equal(source[[5, 599, 17]], X[[5, 599, 17]])
     np.testing.assert_array_equal(np.asarray(source), X)
-
-
-@pytest.mark.usefixtures("many_shards")
-def test_no_row_is_written_to_a_disk(client):
-    """Columns in several chunks are put together in memory, whatever Dask would do by itself."""
-    X, y = records(n=N)
-    client.run_on_scheduler(lambda dask_scheduler: dask_scheduler.transition_log.clear())
-    fitted("prototypes", da.from_array(X, chunks=(777, 3)).persist(), y)
-    traces = client.run_on_scheduler(_traces)
-    assert any("rechunk" in entry for entry in traces)
-    # Dask's other way to put chunks together goes by disks.
-    assert not any("p2p" in entry for entry in traces)
-
-
-def test_an_array_is_loaded_once_in_a_fit(client, tmp_path, monkeypatch):
-    """By few calls, however many chunks it has."""
-    X, y = records(n=N)
-    compute, calls = client.compute, []
-    monkeypatch.setattr(client, "compute", lambda *a, **k: calls.append(a) or compute(*a, **k))
-
-    def counted(block, path=str(tmp_path)):
-        if len(block) > 1:
-            with open(f"{path}/{uuid.uuid4().hex}", "w"):
-                return block
-        return block
-
-    loaded = da.from_array(X, chunks=(100, D)).map_blocks(counted, dtype=X.dtype, meta=X[:0])
-    # Sums, and then steps.
-    fitted("descent", loaded, y)
-    assert 60 <= len(list(tmp_path.iterdir())) <= 60 + 1  # one chunk is cut between two workers
-    # All chunks of a portion at once, and the first and last, where it cuts them.
-    assert len(calls) <= 3 * sum(client.nthreads().values())
-
-
-def test_no_rows_come_here_but_those_that_a_policy_reads(client, monkeypatch):
-    monkeypatch.setattr("sklearn_balldp.radius.MAX_ROWS_READ", 500)
-    X, y = records(n=N)
-    policy = RadiusPolicy(source="declared")
-    expected = clone(policy).fit(X, y).radius_
-    # Ranges of rows would hold others too.
-    monkeypatch.setattr("sklearn_balldp.rows.cluster.ClusterRows.read", None)
-    assert policy.fit(da.from_array(X, chunks=(1000, D)), y).radius_ == expected
 
 
 @pytest.mark.parametrize(("source", "domain"), [("edits", "sphere"), ("reference", "ball")])
 def test_public_rows_may_be_on_the_cluster(client, source, domain):
     X, y = records(n=N)
-    public = (X[:200], X[:200] + 0.01 if source == "edits" else y[:200])
-    on_workers = tuple(da.from_array(part, chunks=(60, *part.shape[1:])) for part in public)
     policy = RadiusPolicy(source=source)
     head = BallDPLinearDiscriminant(delta=1e-4, radius=policy, domain=domain, random_state=0)
+
+    def there(rows):
+        return on_cluster(Talkative(rows, N), client)
+
+    after = X[:200] + 0.01
+    here = (X[:200], after if source == "edits" else y[:200])
+    far = (there(X[:200]), there(after) if source == "edits" else y[:200])
     found = [
         head.fit(X, y, X_public=rows, y_public=others).release_.radius
-        for rows, others in (public, on_workers)
+        for rows, others in (here, far)
     ]
     assert found[0] == found[1] > 0.0
-    given = on_workers if source == "edits" else (None, None, *on_workers)
-    assert policy.fit(*given).radius_ > 0.0
 
 
 def test_nothing_is_held_after_a_fit(client):
     X, y = records(np.float32, N)
-    for rows in (da.from_array(X), on_cluster(da.from_array(X))):
-        fitted("descent", rows, y).predict(rows)
-        deadline = time.monotonic() + 600.0
-        held = {"": 1}
-        while any(held.values()) and time.monotonic() < deadline:
-            # Tests before this one may have left cycles behind, by their errors.
-            gc.collect()
-            held = client.run(lambda dask_worker: len(dask_worker.data))
-        assert not any(held.values())
+    fitted("descent", on_cluster(Talkative(X, N)), y).predict(on_cluster(Talkative(X, N)))
+    with pytest.raises(RuntimeError, match="a worker could not read"):
+        fitted("descent", on_cluster(Talkative(X, 3000)), y)
+    deadline = time.monotonic() + 600.0
+    held = {"": 1}
+    while any(held.values()) and time.monotonic() < deadline:
+        # Tests before this one may have left cycles behind, by their errors.
+        gc.collect()
+        held = client.run(lambda dask_worker: len(dask_worker.data))
+    assert not any(held.values())
 
 
 def test_a_task_cannot_wait_for_others(client):
-    X, y = records(n=500)
-    head = BallDPRidgePrototype(delta=1e-4)
     with pytest.raises(RuntimeError, match="cannot wait for others"):
-        client.submit(lambda: head.fit(da.from_array(X), y)).result()
+        client.submit(lambda: on_cluster(Talkative(np.eye(2), 2))).result()
 
 
 class Panic(BaseException):
@@ -385,43 +297,28 @@ class Fails(Talkative):
         raise self.good
 
 
-def test_errors_of_any_kind_end_a_fit_and_quote_nothing(client):
+@pytest.mark.parametrize(
+    "error", [OSError(2, f"{SECRET}"), ModuleNotFoundError(f"{SECRET}"), Panic(f"{SECRET}")]
+)
+def test_errors_of_any_kind_end_a_fit_and_quote_nothing(client, error):
     X, y = records(n=500)
     X[:] = SECRET
-
-    def fails(block):
-        raise ValueError(f"{block} {SECRET}")
-
-    digits, rows = str(SECRET)[2:8], da.from_array(X)
-    logged = str(client.get_worker_logs()).count(digits)
-    lazy, held = (
-        own.map_blocks(fails, dtype=X.dtype, meta=X[:0]) for own in (rows, rows.persist())
-    )
-    labels = da.from_array(y).map_blocks(fails, dtype=int, meta=y[:0])
-    errors = {
-        "Error: No such file: /data/x.h5": OSError(2, "No such file", "/data/x.h5"),
-        "OSError": OSError(f"{SECRET}"),
-        "Error: no module zarr": ModuleNotFoundError("No module named 'zarr'", name="zarr"),
-        "Panic": Panic(f"{SECRET}"),
-    }
-    worker = "X: a worker could not read or compute with its rows"
-    cases = [(on_cluster(Fails(X, e)), y, None, rf"{said}\); ") for said, e in errors.items()]
-    cases += [
-        (lazy, y, None, rf"{worker} \(ValueError\)"),
-        # Dask itself logs what these raise.
-        (held, y, None, r"X: the cluster did not finish a pass \(ValueError\)"),
-        (rows, labels, None, "y: the cluster did not finish"),
-        (X, y, labels, "groups: the cluster did not finish"),
-    ]
     head = BallDPRidgePrototype(delta=1e-4)
-    for given, marks, owners, said in cases:
-        with pytest.raises(RuntimeError, match=said + ".*nothing was released") as caught:
-            head.fit(given, marks, groups=owners)
-        assert digits not in str(caught.value)
-        assert caught.value.__context__ is None
-        assert not hasattr(head, "release_")
-        if given is lazy:
-            assert str(client.get_worker_logs()).count(digits) == logged
+    said = rf"compute with its rows \({type(error).__name__}\); nothing was released"
+    with pytest.raises(RuntimeError, match=said) as caught:
+        head.fit(on_cluster(Fails(X, error)), y)
+    digits = str(SECRET)[2:8]
+    assert digits not in str(caught.value) + str(client.get_worker_logs())
+    assert caught.value.__context__ is None
+    assert not hasattr(head, "release_")
+
+
+def test_a_file_that_is_gone_is_named_by_the_workers(client, tmp_path):
+    X, y = records(n=500)
+    source = on_cluster(stored(X, "npy", tmp_path))
+    next(Path(tmp_path).glob("*.npy")).unlink()
+    with pytest.raises(ValueError, match=r"x\.npy'.* cannot be read \(FileNotFoundError\)"):
+        BallDPRidgePrototype(delta=1e-4).fit(source, y)
 
 
 @pytest.mark.usefixtures("client")
@@ -430,15 +327,8 @@ def test_rows_of_no_admitted_size_are_refused_on_workers():
     for bad in refused_rows("sphere"):
         X[9] = 0.0
         X[9, 3] = bad
-        for rows in (da.from_array(X), on_cluster(Talkative(X, 400))):
-            assert_refused("minimiser, sphere", rows, y, "NaN or infinity, an entry above 1e140")
-
-
-def test_what_a_worker_holds_is_counted():
-    """Dask decides by it how much fits into memory."""
-    X, _ = records(np.float32, N)
-    load = cluster._Task(cluster._load, 0, [(0, 4000), (4000, N)], [1000, N - 1000], X.dtype, D)
-    assert load([X[:1000], X[1000:]]).__sizeof__() == X.nbytes
+        rows = on_cluster(Talkative(X, 400))
+        assert_refused("minimiser, sphere", rows, y, "NaN or infinity, an entry above 1e140")
 
 
 def in_the_middle(monkeypatch, lose, after=9):
@@ -481,14 +371,11 @@ def away_and_back(client):
 
 
 @pytest.mark.usefixtures("many_shards")
-@pytest.mark.parametrize("kind", ["array", "file"])
 @pytest.mark.parametrize("lost", ["one", "all", "scaled"])
-def test_workers_that_are_lost_change_nothing(client, kind, lost, tmp_path, monkeypatch):
-    """Shards are loaded again, by others or by those that come back, and the pass is made again."""
+def test_workers_that_are_lost_change_nothing(client, lost, tmp_path, monkeypatch):
+    """The pass is made again, by others or by those that come back."""
     X, y = records(n=N)
-    zarr.save(str(tmp_path / "rows"), X)
-    rows = da.from_zarr(str(tmp_path / "rows"))
-    rows = rows if kind == "array" else on_cluster(from_zarr(tmp_path / "rows"))
+    rows = on_cluster(stored(X, "zarr", tmp_path))
     before = two_workers(client)
     lose = {
         # A nanny starts another worker for each that dies.
@@ -498,26 +385,10 @@ def test_workers_that_are_lost_change_nothing(client, kind, lost, tmp_path, monk
     }[lost]
     sent = in_the_middle(monkeypatch, lose)
     assert_same(fitted("descent", X, y), fitted("descent", rows, y))
-    assert len(sent) > 9
+    # One message for each pass, and one task for each thread in it: ten steps, sums and columns.
+    assert 9 < len(sent) <= 10 + 6
+    assert {len(futures) for futures in sent} == {2}
     assert two_workers(client) != before
-
-
-@pytest.mark.usefixtures("many_shards")
-def test_rows_that_are_other_ones_when_loaded_again_end_the_fit(client, monkeypatch):
-    """Their columns are loaded again too, so that no other check would notice."""
-    X, y = records(n=N)
-    augmented = da.from_array(X, chunks=(1000, D)).map_blocks(
-        lambda block: block + 1e-3 * np.random.default_rng().random(), dtype=X.dtype, meta=X[:0]
-    )
-    head = fitted("descent", augmented, y)  # read once in a fit
-    assert head.n_features_in_ == D
-    before = two_workers(client)
-    in_the_middle(monkeypatch, lambda: killed(before))
-    head = clone(HEADS["descent"]).set_params(delta=1e-5, radius=0.3)
-    with pytest.raises(ValueError, match="rows changed when a worker loaded them again"):
-        head.fit(augmented, y)
-    assert not hasattr(head, "release_")
-    two_workers(client)
 
 
 @pytest.mark.usefixtures("many_shards")
@@ -527,65 +398,8 @@ def test_a_cluster_without_workers_ends_the_fit(client, tmp_path, monkeypatch):
     monkeypatch.setattr(cluster, "_PATIENCE", 0.5)
     in_the_middle(monkeypatch, lambda: client.cluster.scale(0))
     try:
-        with pytest.raises(RuntimeError, match=r"\(NoWorkersError\); nothing was released"):
+        with pytest.raises(RuntimeError, match=r"\(TimeoutError\): workers died, or none is left"):
             fitted("descent", on_cluster(from_zarr(tmp_path / "rows")), y)
     finally:
         client.cluster.scale(2)
         two_workers(client)
-
-
-def shifted(block, block_info=None):
-    """One chunk a row longer, and the next one a row shorter."""
-    place = block_info[0]["chunk-location"][0]
-    return np.concatenate([block, block[:1]]) if place == 0 else block[: len(block) - (place == 1)]
-
-
-@pytest.mark.usefixtures("client")
-@pytest.mark.parametrize("persisted", [False, True])
-def test_chunks_of_other_lengths_with_the_right_sum(persisted):
-    X, y = records(n=400)
-    rows = da.from_array(X, chunks=(100, D)).map_blocks(shifted, dtype=X.dtype)
-    rows = da.Array(rows.dask, rows.name, ((100,) * 4, (D,)), dtype=X.dtype)
-    with pytest.raises(ValueError, match="chunks of the array hold"):
-        BallDPRidgePrototype(1.0, radius=0.5).fit(rows.persist() if persisted else rows, y)
-
-
-@pytest.mark.usefixtures("client")
-def test_masks_in_chunks_are_refused():
-    X, y = records(n=400)
-    masked = np.ma.masked_array(X, mask=np.arange(X.size).reshape(X.shape) == 7)
-    head = BallDPRidgePrototype(1.0, radius=0.5)
-    with pytest.raises(ValueError, match="mask"):
-        head.fit(da.from_array(masked, chunks=(100, D), asarray=False), y)
-    with pytest.raises(ValueError, match="mask"):
-        head.fit(X, da.ma.masked_equal(da.from_array(y, chunks=100), y[0]))
-    held = head.fit(X, y)
-    with pytest.raises(ValueError, match="mask"):
-        held.predict(da.from_array(masked, chunks=(100, D), asarray=False))
-
-
-@pytest.mark.parametrize("kind", ["array", "files"])
-def test_memory_that_others_write_to_is_copied(single, kind, tmp_path, monkeypatch):
-    """Rows that grow after they were projected would leave the ball."""
-    X, y = records(n=400)
-    own = X.copy()
-    rows = da.from_array(own, chunks=(100, D))
-    if kind == "files":
-        da.to_npy_stack(str(tmp_path / "stack"), rows)
-        rows = da.from_npy_stack(str(tmp_path / "stack"))
-    written = [np.load(path, mmap_mode="r+") for path in sorted(tmp_path.glob("stack/*.npy"))]
-    passes, results = [0], cluster.ClusterTable._results
-
-    def writing(self, task):
-        passes[0] += 1
-        if passes[0] == 3:
-            for part in written or [own]:
-                part[:] = 50.0 * part
-        return results(self, task)
-
-    head = BallDPLogisticRegression(1.0, radius=0.5, mechanism="output", alpha=0.1, random_state=0)
-    expected = clone(head).fit(X, y)
-    monkeypatch.setattr(cluster.ClusterTable, "_results", writing)
-    found = head.fit(on_cluster(rows, single), y)
-    assert passes[0] > 3
-    np.testing.assert_array_equal(found.coef_, expected.coef_)

@@ -5,16 +5,20 @@ import ctypes
 import errno
 import importlib
 import itertools
+import json
 import math
 import mmap
 import os
 import pickle
+import re
+import shutil
 import sys
 import tracemalloc
+import types
 from multiprocessing import shared_memory
+from pathlib import Path
 
 import array_api_strict
-import h5py
 import joblib
 import numpy as np
 import pandas as pd
@@ -26,16 +30,23 @@ from pyarrow import parquet
 from row_cases import (
     HEADS,
     KINDS,
+    LAYOUTS,
+    TABLES,
+    ZARR,
     D,
     assert_refused,
     assert_same,
     fitted,
     records,
     refused_rows,
+    store,
+    stored,
+    with_history,
 )
 from sklearn.base import clone
 
 import sklearn_balldp.radius as radius_module
+import sklearn_balldp.rows
 import sklearn_balldp.rows.table as table_module
 from sklearn_balldp import (
     BallDPRidgePrototype,
@@ -52,7 +63,8 @@ from sklearn_balldp.rows import (
     Rows,
     RowsError,
     domain_factors,
-    from_hdf5,
+    files,
+    from_npy,
     from_parquet,
     from_zarr,
     passes,
@@ -73,70 +85,16 @@ def small_blocks(many_shards, monkeypatch):
 
 
 @pytest.fixture
+def small_parts(monkeypatch):
+    """Parts of files as of many more rows: some of a chunk, and two of them are kept."""
+    for name, n_bytes in (("_KEPT", 0), ("_SMALL_PART", 2**12), ("_LARGE_PART", 2**14)):
+        monkeypatch.setattr(files, name, n_bytes)
+
+
+@pytest.fixture
 def nothing_kept(monkeypatch):
     """Rows are moved and projected again in each pass."""
     monkeypatch.setattr(gradients, "KEPT_BYTES", 0)
-
-
-#: Stores that tell which of their rows were written, and others. "Virtual" is one over two files.
-HOLED = ("zarr", "zarr 2", "zarr shards", "hdf5 chunks", "hdf5 virtual")
-LAYOUTS = (*HOLED, "hdf5 whole", "hdf5 external", "parquet", "two parquet files", "memmap")
-
-
-def halves(X):
-    return [slice(0, len(X) // 2), slice(len(X) // 2, len(X))]
-
-
-def store(X, layout, folder, written=None):
-    """A store of which some rows were written: what opens it, and the files that hold rows."""
-    folder.mkdir(exist_ok=True)
-    path, n, written = folder / "x", len(X), halves(X) if written is None else written
-    common = {"shape": X.shape, "dtype": X.dtype}
-    if layout == "memmap":
-        np.save(folder / "x.npy", X)
-        return lambda: np.load(folder / "x.npy", mmap_mode="r"), [folder / "x.npy"]
-    if layout.startswith("zarr"):
-        options = {"chunks": (n // 8, D), "zarr_format": 2 if "2" in layout else 3}
-        options |= {"shards": (n // 2, D)} if "shards" in layout else {}
-        array = zarr.create_array(str(path), **common, **options)
-        for rows in written:
-            array[rows] = X[rows]
-        return lambda: from_zarr(path), [f for f in path.rglob("*") if f.name[0] not in "z."]
-    if layout.startswith("hdf5"):
-        raw, virtual = folder / "x.raw", h5py.VirtualLayout(**common)
-        options = {
-            "hdf5 chunks": {"chunks": (n // 8, 5), "compression": "gzip"},
-            "hdf5 external": {"external": [(raw, 0, X.nbytes)]},
-        }.get(layout, {})
-        with h5py.File(path, "w") as file:
-            dataset = (
-                file if "virtual" in layout else file.create_dataset("a/e", **common, **options)
-            )
-            for place, rows in enumerate(written):
-                if "virtual" in layout:
-                    with h5py.File(folder / f"part{place}", "w") as part:
-                        part["e"] = X[rows]
-                    virtual[rows] = h5py.VirtualSource(f"part{place}", "e", X[rows].shape)
-                else:
-                    dataset[rows] = X[rows]
-            if "virtual" in layout:
-                file.create_virtual_dataset("a/e", virtual)
-        files = {"hdf5 external": [raw], "hdf5 virtual": sorted(folder.glob("part*"))}
-        return lambda: from_hdf5(path, "a/e"), files.get(layout, [path])
-    cuts, options = {"parquet": [X]}.get(layout, [X[: n // 3], X[n // 3 :]]), {}
-    files = [path.with_name(f"x{place or ''}") for place in range(len(cuts))]
-    for rows, file in zip(cuts, files, strict=True):
-        column = pa.array(list(map(list, rows)), pa.list_(pa.from_numpy_dtype(X.dtype)))
-        if layout == "parquet":
-            column = pa.FixedSizeListArray.from_arrays(pa.array(X.ravel()), D)
-            options = {"write_page_checksum": True}
-        parquet.write_table(pa.table({"e": column}), file, row_group_size=n // 8, **options)
-    return lambda: from_parquet(files, "e", verify_checksums=layout == "parquet"), files
-
-
-def stored(X, layout, folder):
-    """The rows in a file of some format."""
-    return store(X, layout, folder)[0]()
 
 
 class Computed(Rows):
@@ -158,7 +116,7 @@ def some_theta(mean):
     return np.random.default_rng(1).standard_normal((1, *mean.shape))
 
 
-@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.usefixtures("small_blocks", "small_parts")
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
 @pytest.mark.parametrize("name", HEADS)
 def test_every_source_gives_the_model_of_the_array(name, dtype, tmp_path, monkeypatch):
@@ -167,7 +125,7 @@ def test_every_source_gives_the_model_of_the_array(name, dtype, tmp_path, monkey
     assert len(shards_of(*X.shape)) > 4
     head = fitted(name, X, y)
     turn = 3 * list(HEADS).index(name) + np.dtype(dtype).itemsize // 4
-    cores, sources = [1, 2, 4], [stored(X, LAYOUTS[turn % 9], tmp_path), X]
+    cores, sources = [1, 2, 4], [stored(X, LAYOUTS[turn % 6], tmp_path), X]
     sources.append(stored(X, "memmap", tmp_path))
     for source in sources:
         assert (source.shape, source.dtype) == (X.shape, dtype)
@@ -281,6 +239,7 @@ def test_little_memory_above_the_file(name, large_file, monkeypatch):
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+@pytest.mark.usefixtures("small_parts")
 @pytest.mark.parametrize("kind", LAYOUTS[:-1])
 def test_a_source_reads_what_is_asked_for(kind, dtype, tmp_path):
     X, _ = records(dtype)
@@ -330,7 +289,7 @@ def test_rows_of_no_admitted_size_are_refused(name, tmp_path, monkeypatch):
         for given in (
             rows,
             np.asfortranarray(rows),
-            stored(rows, "hdf5 chunks", tmp_path / f"{place} {bad}"),
+            stored(rows, "zarr", tmp_path / f"{place} {bad}"),
         ):
             assert_refused(name, given, y, "NaN or infinity, an entry above 1e140")
             with pytest.raises(ValueError, match="NaN or infinity, an entry above 1e140"):
@@ -357,13 +316,15 @@ def test_no_row_decides_whether_another_is_refused(domain):
 
 def test_what_would_be_pulled_into_memory_is_refused(tmp_path):
     X, y = records(np.float32)
-    for kind in ("zarr", "hdf5 whole"):
-        stored(X, kind, tmp_path / kind[0])
-    with h5py.File(tmp_path / "h" / "x") as file:
-        arrays = {"zarr": zarr.open(str(tmp_path / "z" / "x"), mode="r"), "hdf5": file["a/e"]}
-        for kind, rows in arrays.items():
-            with pytest.raises(TypeError, match=f"from_{kind}"):
-                BallDPRidgePrototype().fit(rows, y)
+    stored(X, "zarr", tmp_path)
+    # As the class of h5py names itself.
+    dataset = type("Dataset", (), {"__module__": "h5py._hl.dataset", "shape": X.shape})()
+    for rows, remedy in (
+        (zarr.open(str(tmp_path / "x"), mode="r"), "from_zarr"),
+        (dataset, r"derives from sklearn_balldp\.rows\.Rows"),
+    ):
+        with pytest.raises(TypeError, match=remedy):
+            BallDPRidgePrototype().fit(rows, y)
 
 
 @pytest.mark.parametrize("library", [array_api_strict, pytest.param("torch", marks=needs_torch)])
@@ -455,20 +416,39 @@ def table_at(path, values, kind=None, names=("e",), **options):
 
 def test_files_that_hold_no_rows(tmp_path):
     X, _ = records(np.float32, n=20)
-    path, names = tmp_path / "x.h5", iter(range(99))
-    with h5py.File(path, "w") as file:
-        file["flat"], file["whole"], file["rows"] = X[:, 0], np.arange(6).reshape(2, 3), X
+    names = iter(range(99))
     zarr.open_group(str(tmp_path / "g"), mode="w").create_array("a", shape=X.shape, dtype=X.dtype)
 
     def column_of(values, kind=None, **options):
         return table_at(tmp_path / f"{next(names)}.parquet", values, kind, **options)
 
+    def saved(X, save=np.save):
+        save(tmp_path / "x.npy", X)
+        return tmp_path / "x.npy"
+
+    def in_zarr(X):
+        zarr.save(str(tmp_path / f"{next(names)}"), X)
+        return tmp_path / f"{next(names) - 1}"
+
+    def zipped(path):
+        return shutil.make_archive(path, "zip", path)
+
+    def archive(path, X):
+        with open(path, "wb") as file:
+            np.savez(file, X=X)
+
     single, double = (column_of([[1.0, 2.0]], kind) for kind in (pa.float32(), pa.float64()))
     for message, read in {
-        "two-dimensional": lambda: from_hdf5(path, "flat"),
-        "of type": lambda: from_hdf5(path, "whole"),
-        "is none of": lambda: from_hdf5(path, "none"),
+        r"\(20,\) and type float32; rows are two-dimensional": lambda: from_npy(saved(X[:, 0])),
+        r"\(20, 1, 16\)": lambda: from_zarr(in_zarr(X[:, None])),
+        "of type": lambda: from_npy(saved(np.arange(6).reshape(2, 3))),
+        "type >f4": lambda: from_npy(saved(X.astype(">f4"))),
+        "type int64": lambda: from_zarr(in_zarr(np.arange(6).reshape(2, 3))),
+        r"numpy\.ascontiguousarray\(X\)": lambda: from_npy(saved(np.asfortranarray(X))),
+        r"no NumPy file of one array \(\.npy\)": lambda: from_npy(saved(X, archive)),
+        r"x\.npy'.* cannot be read \(ValueError\)": lambda: from_npy(saved(X.astype(object))),
         "Zarr group": lambda: from_zarr(tmp_path / "g"),
+        "is a ZIP file; unpack it": lambda: from_zarr(zipped(in_zarr(X))),
         r"path=\[\] names no file": lambda: from_parquet([], "e"),
         "differ in length": lambda: from_parquet(column_of([[1.0, 2.0], [3.0]]), "e"),
         "gaps": lambda: from_parquet(column_of([[1.0, 2.0], None, [3.0, 4.0]]), "e"),
@@ -528,10 +508,138 @@ def test_numbered_files_are_in_order_or_asked_for(name, tmp_path):
     np.testing.assert_array_equal(found[:][:, 0], range(11))
 
 
+@pytest.mark.parametrize("table", TABLES)
+def test_a_table_with_a_history_is_refused(table, tmp_path):
+    """However its files are named: what was deleted from it still lies among them."""
+    folder = tmp_path / "x"
+    with_history(folder, table, lambda path: table_at(path, [[1.0, 2.0]]))
+    (tmp_path / "link").symlink_to(folder / "data")
+    (tmp_path / "blobs").mkdir()
+    # As caches of downloads keep files: the folder holds links to them.
+    blob = (folder / "data" / "1.parquet").rename(tmp_path / "blobs" / "1")
+    (folder / "data" / "1.parquet").symlink_to(blob)
+    inside = sorted((folder / "data").glob("*.parquet"))
+    for path in (tmp_path, folder, folder / "data", f"{folder}/*/*.parquet", inside, inside[1]):
+        with pytest.raises(ValueError, match=rf"a table of {table}, whose files keep rows that"):
+            from_parquet(path, "e")
+    with pytest.raises(ValueError, match=f"a table of {table}"):
+        from_parquet(tmp_path / "link", "e")
+    (folder / TABLES[table]).unlink()
+    assert from_parquet(folder, "e").shape == (2, 2)
+
+
 def test_a_missing_package_is_named(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "zarr", None)
     with pytest.raises(ImportError, match="pip install zarr"):
         from_zarr(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("codec", "remedy"),
+    [
+        ("imagecodecs_jpeg2k", "imagecodecs"),
+        ("pcodec", r"pip install 'numcodecs\[pcodec\]'"),
+        ("blosc9", "the package that registers it"),
+    ],
+)
+@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.filterwarnings("ignore:Numcodecs codecs are not in the Zarr")
+def test_a_missing_codec_is_named_with_what_to_install(version, codec, remedy, tmp_path):
+    """When the file is opened; it is not called damaged."""
+    stored(records(n=40)[0], "zarr 2" if version == 2 else "zarr", tmp_path)
+    path = tmp_path / "x" / (".zarray" if version == 2 else "zarr.json")
+    metadata = json.loads(path.read_text())
+    if version == 2:
+        metadata["compressor"] = {"id": codec}
+    elif codec == "pcodec":
+        metadata["codecs"] = [{"name": "numcodecs.pcodec", "configuration": {"level": 8}}]
+    else:
+        metadata["codecs"].append({"name": codec, "configuration": {}})
+    path.write_text(json.dumps(metadata))
+    with pytest.raises(ValueError, match=rf"codec '{codec}', .* not installed: it needs {remedy};"):
+        from_zarr(tmp_path / "x")
+
+
+def test_a_codec_of_parquet_that_is_missing_is_named(tmp_path):
+    path = table_at(tmp_path / "x.parquet", [[1.0, 2.0]], compression="snappy")
+    # The codec's number, behind the name of the column: LZO is in no pyarrow.
+    before, _, after = path.read_bytes().rpartition(b"element\x15\x02")
+    path.write_bytes(before + b"element\x15\x06" + after)
+    with pytest.raises(ValueError, match="the codec LZO, which this pyarrow lacks"):
+        from_parquet(path, "e")
+
+
+@pytest.mark.usefixtures("nothing_kept")
+@pytest.mark.parametrize("layout", [*ZARR, "parquet"])
+def test_a_file_of_moderate_size_is_decoded_once(layout, many_shards, tmp_path, monkeypatch):
+    """Chunks are no shards: each pass would decode some of them twice, if no part was kept."""
+    X, y = records(n=3000)
+    source, opened = stored(X, layout, tmp_path), []
+    decoded, edges = source._opened[2], source._opened[1]
+
+    def counted(number):
+        opened.append(number)
+        return decoded(number)
+
+    source._opened = os.getpid(), edges, counted
+    fitted("descent", source, y)
+    misses = decoded.cache_info().misses
+    assert misses == len(edges) - 1
+    assert len(opened) > 10 * misses
+
+
+@pytest.mark.parametrize(("rows", "features", "chunk"), [(10**6, 64, 1000), (10**6, 384, 10**6)])
+def test_parts_are_whole_chunks_of_some_megabytes(rows, features, chunk):
+    edges = files._edges((rows, features), np.dtype(np.float64), chunk)
+    lengths = np.diff(edges)
+    assert (edges[0], edges[-1]) == (0, rows)
+    assert 2**23 < lengths[0] * features * 8 <= 2**26
+    assert chunk > lengths[0] or all(edge % chunk == 0 for edge in edges)
+    assert files._edges((0, features), np.dtype(np.float64), chunk) == [0]
+
+
+class Dataset:
+    """A dataset of a store that hands out ranges of rows, while it is open."""
+
+    def __init__(self, file, name):
+        self.file, self.X = file, np.load(file.path)[name]
+        self.shape, self.dtype = self.X.shape, self.X.dtype
+
+    def __getitem__(self, rows):
+        assert self.file.is_open
+        return self.X[rows]
+
+
+class File:
+    """A file of such a store."""
+
+    is_open = False
+
+    def __init__(self, path):
+        self.path = path
+
+    def __enter__(self):
+        self.is_open = True
+        return self
+
+    def __exit__(self, *_):
+        self.is_open = False
+
+    def __getitem__(self, name):
+        return Dataset(self, name)
+
+
+def test_the_class_of_the_page_reads_another_store(tmp_path):
+    """What docs/rows.md shows for HDF5: a fit gives the model of the array."""
+    page = (Path(__file__).parents[2] / "docs" / "rows.md").read_text()
+    (code,) = re.findall(r"```python\n(class HDF5Rows.*?)```", page, re.DOTALL)
+    scope = {"rows": sklearn_balldp.rows, "h5py": types.SimpleNamespace(File=File)}
+    exec(code, scope)
+    X, y = records(np.float32)
+    np.savez(tmp_path / "x.npz", rows=X)
+    source = scope["HDF5Rows"](tmp_path / "x.npz", "rows")
+    for name in KINDS:
+        assert_same(fitted(name, X, y), fitted(name, source, y))
 
 
 @pytest.mark.parametrize(
@@ -623,35 +731,6 @@ def test_threads_ignore_what_their_caller_ignores():
         found = list(passes.map_shards(lambda _: np.float64(1e308) * 10, range(9), 2, pool))
     assert len(found) > 2
     assert set(found) == {np.inf}
-
-
-def test_datasets_of_every_layout_are_read(tmp_path):
-    X, _ = records(np.float32, n=200)
-    brief = h5py.h5t.IEEE_F32LE.copy()
-    brief.set_fields(15, 7, 8, 0, 7)
-    brief.set_size(2)
-    with h5py.File(tmp_path / "other.h5", "w") as file:
-        file["rows"] = X
-    with h5py.File(tmp_path / "x.h5", "w", userblock_size=1024) as file:
-        file["link"] = h5py.ExternalLink("other.h5", "rows")
-        file.create_dataset("packed", data=X, chunks=(30, 5), compression="gzip")
-        file.create_dataset("outside", data=X, external=[(tmp_path / "x.raw", 8, X.nbytes)])
-        layout = h5py.VirtualLayout(X.shape, X.dtype)
-        layout[:100] = h5py.VirtualSource("other.h5", "rows", X.shape)[:100]
-        layout[100:] = h5py.VirtualSource(".", "packed", X.shape)[100:]
-        file.create_virtual_dataset("virtual", layout)
-        space = h5py.h5s.create_simple(X.shape)
-        h5py.Dataset(h5py.h5d.create(file.id, b"brief", brief, space))[:] = X
-        file["big"] = X.astype(X.dtype.newbyteorder(">"))
-    for name in ("link", "packed", "outside", "virtual"):
-        source = from_hdf5(tmp_path / "x.h5", name)
-        np.testing.assert_array_equal(source[50:150], X[50:150])
-        np.testing.assert_array_equal(pickle.loads(pickle.dumps(source))[:], X)
-    found = from_hdf5(tmp_path / "x.h5", "brief")[:]
-    np.testing.assert_allclose(found, X, rtol=2.0**-7)
-    assert not np.array_equal(found, X)
-    with pytest.raises(ValueError, match="type >f4"):
-        from_hdf5(tmp_path / "x.h5", "big")
 
 
 @pytest.mark.usefixtures("small_blocks", "nothing_kept")
@@ -752,7 +831,7 @@ def test_a_file_that_was_rewritten_is_named(rows, kind, opened, tmp_path):
     assert not hasattr(head, "release_")
 
 
-@pytest.mark.parametrize("layout", HOLED)
+@pytest.mark.parametrize("layout", ZARR)
 @pytest.mark.parametrize("rows", [[], [slice(0, 200)], [slice(0, 50), slice(200, 250)]])
 def test_rows_that_were_never_written_are_not_made_up(rows, layout, tmp_path):
     """Libraries read fill values in their place."""
@@ -761,18 +840,11 @@ def test_rows_that_were_never_written_are_not_made_up(rows, layout, tmp_path):
         opened()
 
 
-@pytest.mark.parametrize("layout", ["hdf5 whole", "hdf5 external"])
-def test_a_dataset_of_which_nothing_was_written(layout, tmp_path):
-    opened, _ = store(records(n=400)[0], layout, tmp_path, [])
-    with pytest.raises(ValueError, match=r"x' lacks .* reads a fill value"):
-        opened()
-
-
 #: What can happen to a file; only some notice bytes that changed.
-DAMAGES = [*itertools.product(LAYOUTS[:-1], ("gone", "cut")), ("hdf5 chunks", "noise")]
-DAMAGES.append(("parquet", "noise"))
+DAMAGES = [*itertools.product(LAYOUTS[:-1], ("gone", "cut")), ("parquet", "noise")]
 
 
+@pytest.mark.usefixtures("small_parts")
 @pytest.mark.parametrize("sent", [False, True])
 @pytest.mark.parametrize(("layout", "damage"), DAMAGES)
 def test_rows_that_vanish_after_opening_are_not_made_up(layout, damage, sent, tmp_path):
@@ -784,16 +856,13 @@ def test_rows_that_vanish_after_opening_are_not_made_up(layout, damage, sent, tm
     middle = slice(len(body) // 3, len(body) // 3 + 40)
     if damage == "gone":
         files[-1].unlink()
-        if layout in ("hdf5 whole", "hdf5 chunks"):
-            np.testing.assert_array_equal(source[:], X)  # for as long as it is open
-            source = pickle.loads(pickle.dumps(source))
     elif damage == "cut":
         os.truncate(files[-1], len(body) - (len(body) // 2 if "parquet" in layout else 100))
     else:
         body[middle] = bytes(b ^ 0xA5 for b in body[middle])
         files[-1].write_bytes(body)
     head = BallDPRidgePrototype(delta=1e-4, radius=0.5)
-    with pytest.raises(ValueError, match=r"x1?'( lacks|: .* cannot be read)"):
+    with pytest.raises(ValueError, match=r"x1?(\.npy)?'( lacks|: .* cannot be read)"):
         head.fit(source, y)
     assert not hasattr(head, "release_")
 
@@ -809,13 +878,12 @@ def test_rows_that_vanish_after_opening_are_not_made_up(layout, damage, sent, tm
 )
 def test_what_is_wrong_is_told_without_a_value(error, kind, match, tmp_path):
     """An error of this package is known by its class, whatever its first words are."""
-    source = stored(records(n=20)[0], "hdf5 whole", tmp_path)
+    source = stored(records(n=20)[0], "npy", tmp_path)
 
-    class Fails:
-        def __getitem__(self, rows):
-            raise error
+    def fails(number):
+        raise error
 
-    source._opened = os.getpid(), Fails()
+    source._opened = os.getpid(), [0, 20], fails
     with pytest.raises(kind, match=match) as caught:
         source[:]
     assert "1.25" not in str(caught.value)

@@ -1,7 +1,10 @@
-"""Heads, records and small shards, for rows from every kind of source."""
+"""Heads, records and files of every format, for rows from every kind of source."""
 
 import numpy as np
+import pyarrow as pa
 import pytest
+import zarr
+from pyarrow import parquet
 from sklearn.base import clone
 
 from sklearn_balldp import (
@@ -11,6 +14,7 @@ from sklearn_balldp import (
     BallDPSquaredHingeSVC,
     GradientPerturbation,
 )
+from sklearn_balldp.rows import from_npy, from_parquet, from_zarr
 
 D = 16
 FEW_STEPS = GradientPerturbation(n_steps=5)
@@ -35,6 +39,60 @@ def records(dtype=np.float64, n=3000, n_classes=3):
     y = rng.integers(0, n_classes, n)
     X = 0.3 * rng.standard_normal((n, D)) + 0.4 * np.eye(n_classes, D)[y] + 0.2
     return X.astype(dtype), y
+
+
+#: Formats of Zarr, and all formats: what a chunk or row group holds is an eighth of the rows.
+ZARR = ("zarr", "zarr 2", "zarr shards")
+LAYOUTS = (*ZARR, "npy", "parquet", "two parquet files", "memmap")
+
+
+def store(X, layout, folder, written=None):
+    """A store of which some rows were written: what opens it, and the files that hold rows."""
+    folder.mkdir(exist_ok=True)
+    path, n = folder / "x", len(X)
+    if layout in ("memmap", "npy"):
+        file = folder / "x.npy"
+        np.save(file, X)
+        return lambda: from_npy(file) if layout == "npy" else np.load(file, mmap_mode="r"), [file]
+    if layout.startswith("zarr"):
+        options = {"chunks": (n // 8, D), "zarr_format": 2 if "2" in layout else 3}
+        options |= {"shards": (n // 2, D)} if "shards" in layout else {}
+        array = zarr.create_array(str(path), shape=X.shape, dtype=X.dtype, **options)
+        for rows in [slice(None)] if written is None else written:
+            array[rows] = X[rows]
+        return lambda: from_zarr(path), [f for f in path.rglob("*") if f.name[0] not in "z."]
+    cuts, options = {"parquet": [X]}.get(layout, [X[: n // 3], X[n // 3 :]]), {}
+    files = [path.with_name(f"x{place or ''}") for place in range(len(cuts))]
+    for rows, file in zip(cuts, files, strict=True):
+        column = pa.array(list(map(list, rows)), pa.list_(pa.from_numpy_dtype(X.dtype)))
+        if layout == "parquet":
+            column = pa.FixedSizeListArray.from_arrays(pa.array(X.ravel()), D)
+            options = {"write_page_checksum": True}
+        parquet.write_table(pa.table({"e": column}), file, row_group_size=n // 8, **options)
+    return lambda: from_parquet(files, "e", verify_checksums=layout == "parquet"), files
+
+
+def stored(X, layout, folder):
+    """The rows in a file of some format."""
+    return store(X, layout, folder)[0]()
+
+
+#: A file that tells of each kind of table which keeps deleted rows.
+TABLES = {
+    "Delta": "_delta_log/00000000000000000000.json",
+    "Hudi": ".hoodie/hoodie.properties",
+    "Iceberg": "metadata/v2.metadata.json",
+    "Paimon": "snapshot/snapshot-1",
+}
+
+
+def with_history(folder, table, write):
+    """A table of two versions: a row of the first was deleted in the second."""
+    for file in (folder / TABLES[table], folder / "data" / "0.parquet"):
+        file.parent.mkdir(parents=True, exist_ok=True)
+    (folder / TABLES[table]).write_text("{}")
+    for version in range(2):
+        write(folder / "data" / f"{version}.parquet")
 
 
 def refused_rows(domain):
