@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from functools import cache, cached_property
 from operator import attrgetter
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 import numpy as np
@@ -39,9 +39,6 @@ from .record import (
     structure,
 )
 from .weights import Weights
-
-if TYPE_CHECKING:
-    from ..publish.card import Card
 
 #: Where a radius may come from; "private" and "seeded" ones are drawn by permute-and-flip.
 RADIUS_SOURCES = ("number", "reference", "edits", "declared", "private", "seeded")
@@ -304,23 +301,6 @@ class Release:
         )
         all_of = "" if records is None else f", and all of them for {records} of the records"
         return f"{pairs} of the {self.radius_edits} given edits{all_of}"
-
-    def card(self, model: Any = None, audit: Any = None) -> "Card":
-        """The release in plain words: Markdown with ``to_html()`` and ``save(path)``.
-
-        A published ``model`` is compared with this record's digest. The results of a fitted
-        ``audit`` are functions of private records: the card says that this part is not for
-        publication.
-
-        References
-        ----------
-        NIST SP 800-226 for what a guarantee has to state; Kulynych et al. (2025) for the one bound
-        on re-identification, attribute inference and reconstruction.
-        """
-        # Sentences for readers are above this room.
-        from ..publish.card import card_of
-
-        return card_of(self, model, audit)
 
     def matches(self, model: Any) -> bool:
         """Whether the parameters of a ``model``, and its encoder, are those of this record.

@@ -42,7 +42,7 @@ _STYLE = (
 class Card(str):
     """A release in plain words: a text in Markdown, which can be shown as HTML.
 
-    Made by :meth:`.Release.card`. Notebooks show it as a page.
+    Made by :func:`.card`. Notebooks show it as a page.
     """
 
     __slots__ = ()
@@ -100,11 +100,53 @@ def down(value: float) -> str:
     return rounded(value, 3, DOWN)
 
 
-def card_of(release: Release, model: Any = None, audit: Any = None) -> Card:
-    """The card of a release; see :meth:`.Release.card`."""
-    if model is None:
-        return card_text(release, audit=audit)
-    steps = {name: any_step(name, step) for name, step in parts_of(model).steps}
+def card(model: Any, audit: Any = None) -> Card:
+    """What a release promises, in plain words.
+
+    Parameters
+    ----------
+    model : estimator or Release
+        A fitted Ball-DP head, or a Pipeline that ends in one: its steps are named, and its
+        parameters compared with the record. Of a Release alone the card says nothing about either.
+    audit : ReconstructionAuditor or None, default=None
+        Adds the results of a fitted audit. They depend on private records, and the card says that
+        this part is not for publication.
+
+    Returns
+    -------
+    Card
+        A text (``str``) in Markdown. ``to_html()`` is the same as a page, which notebooks show, and
+        ``save(path)`` writes ``.md`` or ``.html``, by the ending of the name.
+
+    Raises
+    ------
+    ValueError
+        If the model is no fitted Ball-DP head.
+
+    References
+    ----------
+    NIST SP 800-226 for what a guarantee has to state; Kulynych et al. (2025) for the one bound on
+    re-identification, attribute inference and reconstruction.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn_balldp import BallDPRidgePrototype
+    >>> from sklearn_balldp.publish import card
+    >>> head = BallDPRidgePrototype(radius=0.5).fit(*load_iris(return_X_y=True))
+    >>> print(card(head).partition("\\n")[0])
+    # Privacy card of a BallDPRidgePrototype
+    """
+    if isinstance(model, Release):
+        return card_text(model, audit=audit)
+    parts = parts_of(model)
+    release = getattr(parts.head, "release_", None)
+    if not isinstance(release, Release):
+        raise ValueError(
+            f"model: expected a fitted Ball-DP head, a Pipeline that ends in one, or a Release; "
+            f"got {type(model).__name__}."
+        )
+    steps = {name: any_step(name, step) for name, step in parts.steps}
     return card_text(release, steps, release.matches(model), audit)
 
 

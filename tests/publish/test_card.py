@@ -3,6 +3,7 @@
 import html.parser
 import math
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from sklearn.base import clone
 from sklearn.decomposition import PCA, TruncatedSVD
 from sklearn.frozen import FrozenEstimator
 from sklearn.kernel_approximation import RBFSampler
+from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, Normalizer, StandardScaler
 
@@ -22,6 +24,7 @@ from sklearn_balldp import (
     BallDPRidgePrototype,
     RadiusPolicy,
     ReconstructionAuditor,
+    publish,
 )
 from sklearn_balldp.publish.card import CANDIDATES, FALSE_POSITIVE_RATES, down, up
 from sklearn_balldp.publish.steps import step_of
@@ -65,7 +68,7 @@ def cells(markdown):
 @pytest.mark.parametrize("name", HEADS)
 def test_numbers_of_the_table_are_upper_bounds(name):
     release = fitted(name).release_
-    head, _, *rows = cells(release.card())
+    head, _, *rows = cells(publish.card(release))
     radii = [r for r in (release.radius, 2 * release.radius) if r < 2.0] + [2.0]
     assert len(head) == 1 + len(radii)
     table = {first: rest for first, *rest in rows}
@@ -110,14 +113,14 @@ def test_proofs_of_the_publishers_own_are_named(release_of):
     release = release_of("hinge descent")
     assert release.accepted == ("mine:Query",)
     said = "the sensitivity of mine:Query is as the publisher states; nobody else has checked it"
-    assert said in release.card()
-    assert "nobody else" not in release_of("descent").card()
+    assert said in publish.card(release)
+    assert "nobody else" not in publish.card(release_of("descent"))
     said = "versions of one person's records with the same labels."
-    assert said in release_of("persons").card()
+    assert said in publish.card(release_of("persons"))
 
 
 def test_records_of_every_kind_have_a_card(release):
-    card = release.card()
+    card = publish.card(release)
     assert card.startswith(f"# Privacy card of a {release.head}\n")
     assert release.bound.what in card
     assert sections(card)[0] == ("NOT PRIVATE" if release.private is False else "In short")
@@ -166,7 +169,7 @@ PAGE = {"html", "head", "meta", "title", "style", "body", "h1", "h2", "p", "ul",
 
 @pytest.mark.parametrize("name", HEADS)
 def test_markdown_and_html_say_the_same(name):
-    card = fitted(name).release_.card()
+    card = publish.card(fitted(name).release_)
     page = Text(card.to_html())
     assert page.tags == {*PAGE, "table", "thead", "tbody", "tr", "th", "td"}
     shown = re.sub(r"\\(.)", r"\1", re.sub(r"(?m)^(#+|-|\| ---.*)|\|", " ", card)).split()
@@ -186,7 +189,7 @@ def test_marks_of_names_stay_text(name):
     """Of an encoder and of a step: in Markdown, with or without what hubs add, and in HTML."""
     head = BallDPRidgePrototype(2.0, encoder=name)
     model = Pipeline([(name.replace("__", ""), Normalizer()), ("head", head)]).fit(*data())
-    card = head.release_.card(model)
+    card = publish.card(model)
     words, added = name.split(), MarkdownIt("gfm-like", {"html": True, "linkify": False})
     for page in (card.to_html(), added.render(card)):
         text = Text(page)
@@ -204,24 +207,33 @@ def test_model_and_audit():
     head = BallDPRidgePrototype(2.0, radius=1.5).fit(X[:160], y[:160])
     audit = ReconstructionAuditor(FrozenEstimator(head), n_candidates=4, n_supports=2)
     audit.fit(X[:160], y[:160], X[160:], y[160:])
-    card = head.release_.card(head, audit)
+    card = publish.card(head, audit)
     text = card
     assert "the model at hand has these parameters" in text
     assert "not for publication" in text
     assert "check of the scale of the noise: PASS" in text
     # Both ends of the interval are rounded outward.
     audit.success_interval_["clopper_pearson"] = (0.1234, 0.5678)
-    assert "(12.3 % to 56.8 %)" in head.release_.card(head, audit)
+    assert "(12.3 % to 56.8 %)" in publish.card(head, audit)
     assert head.release_.digest in text
     # What is meant for publication holds none of it.
-    assert "candidate was named" not in head.release_.card(head)
-    assert "not for publication" not in head.release_.card(head)
-    other = clone(head).fit(X[:160], y[:160])
-    assert "does NOT have" in head.release_.card(other)
+    assert "candidate was named" not in publish.card(head)
+    assert "not for publication" not in publish.card(head)
+    other = clone(head).fit(X[:160], y[:160]).released_
+    head.released_ = replace(head.released_, values=other.values)
+    assert "does NOT have" in publish.card(head)
+    # Of a record alone nothing is said of parameters or steps.
+    assert "the model at hand" not in publish.card(head.release_)
+
+
+@pytest.mark.parametrize("model", [LogisticRegression(), BallDPRidgePrototype(), None, 3])
+def test_what_has_no_card(model):
+    with pytest.raises(ValueError, match="expected a fitted Ball-DP head"):
+        publish.card(model)
 
 
 def test_files(tmp_path):
-    card = fitted("prototypes").release_.card()
+    card = publish.card(fitted("prototypes").release_)
     for ending in ("md", "html"):
         card.save(tmp_path / f"card.{ending}")
         text = (tmp_path / f"card.{ending}").read_text(encoding="utf-8")
@@ -238,7 +250,7 @@ def test_words_follow_the_advantage():
     ):
         X, y = data()
         release = BallDPRidgePrototype(epsilon, radius=0.5).fit(X, y).release_
-        assert said in release.card()
+        assert said in publish.card(release)
     assert release.guarantee().advantage > 0.5
 
 
@@ -249,18 +261,18 @@ def test_the_distance_is_that_of_rows_as_the_head_sees_them():
     plain = head.fit(X, y)
     said = "rows as the head sees them"
     # Without a model nobody knows whether steps come before its head.
-    assert said in plain.release_.card()
+    assert said in publish.card(plain.release_)
     nothing = make_pipeline("passthrough", clone(head)).fit(X, y)
-    for model, own in ((plain, plain), (nothing, nothing[-1])):
-        assert "(euclidean distance between rows)" in own.release_.card(model)
-        assert "head sees" not in own.release_.card(model)
+    for model in (plain, nothing):
+        assert "(euclidean distance between rows)" in publish.card(model)
+        assert "head sees" not in publish.card(model)
     unit = make_pipeline(Normalizer(), clone(head)).fit(X, y)
-    text = unit[-1].release_.card(unit)
+    text = publish.card(unit)
     assert said in text
     assert "How far apart they are before is not known: normalizer may" in text
     for step in (StandardScaler(), MaxAbsScaler(), MinMaxScaler(), PCA(3), TruncatedSVD(3)):
         model = make_pipeline(step, clone(head)).fit(X, y)
-        text = model[-1].release_.card(model)
+        text = publish.card(model)
         before = float(re.search(r"Two rows within ([0-9.e-]+) of each other", text)[1])
         # Pairs in every direction, as far apart as the card says, are at most the radius apart.
         rng = np.random.default_rng(0)
@@ -283,7 +295,7 @@ def test_rows_are_scaled_to_the_sphere_after_the_steps():
     units = model[0].transform(near)
     units /= np.linalg.norm(units, axis=1, keepdims=True)
     assert np.linalg.norm(near[0] - near[1]) < 0.01 < 1.99 < np.linalg.norm(units[0] - units[1])
-    text = model[-1].release_.card(model)
+    text = publish.card(model)
     assert "of each other before these steps" not in text
     assert "before is not known: the scaling to norm 1 after them may" in text
 
@@ -305,13 +317,13 @@ def test_random_features_stretch_no_further_than_the_card_says():
 @pytest.mark.parametrize("name", HEADS)
 def test_three_lines_come_first_and_are_bounds(name):
     release = fitted(name).release_
-    hidden, gains, left = points(release.card())
+    hidden, gains, left = points(publish.card(release))
     near = float(re.search(r"at most (\S+) away", hidden)[1])
     assert near <= release.radius <= near * 1.01
     named = re.search(r"with probability (\S+ %) at most", gains)[1]
     assert 100 * release.certificate(0.1) <= float(named.removesuffix(" %"))
     # One number, and one way to round it: here, in the table and on the terminal.
-    table = {first: cells for first, *cells in cells(release.card())}
+    table = {first: cells for first, *cells in cells(publish.card(release))}
     assert named == percent(release.certificate(0.1))
     assert named == table["names the right one of 10 candidates"][0]
     assert ("labels" in left) == (release.labels == "public")
@@ -321,7 +333,7 @@ def test_three_lines_come_first_and_are_bounds(name):
 def test_a_radius_is_shown_in_three_digits_with_its_meaning():
     def hidden(radius):
         release = BallDPRidgePrototype(2.0, radius=radius).fit(*data()).release_
-        return points(release.card())[0]
+        return points(publish.card(release))[0]
 
     assert "at most 0.612 away (30 % of the largest distance" in hidden(0.6129)
     assert "at most 2 away (no two records are further apart)" in hidden(None)
@@ -329,9 +341,9 @@ def test_a_radius_is_shown_in_three_digits_with_its_meaning():
 
 
 def test_the_first_line_promises_no_more_than_there_is():
-    weak = BallDPRidgePrototype(100.0, radius=0.5).fit(*data()).release_.card()
+    weak = publish.card(BallDPRidgePrototype(100.0, radius=0.5).fit(*data()))
     assert points(weak)[0].startswith("Next to nothing is hidden")
     declared = BallDPRidgePrototype(2.0, radius=RadiusPolicy(source="declared")).fit(*data())
-    card = declared.release_.card()
+    card = publish.card(declared)
     assert "may be public" in points(card)[0]
     assert "This holds on one condition" in card
