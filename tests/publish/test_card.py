@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from climbing import climbed, into_ball
 from markdown_it import MarkdownIt
+from record_kinds import KINDS, made
 from scipy.stats import norm
 from sklearn.base import clone
 from sklearn.decomposition import PCA, TruncatedSVD
@@ -24,6 +25,7 @@ from sklearn_balldp import (
     BallDPRidgePrototype,
     RadiusPolicy,
     ReconstructionAuditor,
+    compose_releases,
     publish,
 )
 from sklearn_balldp.publish.card import CANDIDATES, FALSE_POSITIVE_RATES, down, up
@@ -42,6 +44,8 @@ def data():
 HEADS = {
     "prototypes": BallDPRidgePrototype(2.0, radius=0.5),
     "protected": BallDPRidgePrototype(2.0, protect_labels=True, classes=range(3)),
+    "protected ball": BallDPRidgePrototype(2.0, radius=1.8, protect_labels=True, classes=range(3)),
+    "any distance": BallDPRidgePrototype(2.0),
     "private radius": BallDPRidgePrototype(2.0, radius=RadiusPolicy(source="private", epsilon=0.5)),
     "descent": BallDPLogisticRegression(2.0, radius=0.5, mechanism="gradient"),
 }
@@ -84,7 +88,9 @@ def test_numbers_of_the_table_are_upper_bounds(name):
             # A larger ball promises no more than the declared one, whose radius may be drawn.
             shares[name] = max(release.certificate(1 / m), release.certificate(1 / m, radius))
         for what, share in shares.items():
-            shown = float(table[what][i].removesuffix(" %")) / 100
+            # Of candidates with any labels there is one column: the radius says nothing.
+            *_, last = given = table[what]
+            shown = float((given[i] if i < len(given) else last).removesuffix(" %")) / 100
             assert share <= shown + 1e-12
             assert shown <= share + 0.0011
 
@@ -115,7 +121,7 @@ def test_proofs_of_the_publishers_own_are_named(release_of):
     said = "the sensitivity of mine:Query is as the publisher states; nobody else has checked it"
     assert said in publish.card(release)
     assert "nobody else" not in publish.card(release_of("descent"))
-    said = "versions of one person's records with the same labels."
+    said = "candidates for the records of one person, with the same labels, each record inside"
     assert said in publish.card(release_of("persons"))
 
 
@@ -318,8 +324,11 @@ def test_random_features_stretch_no_further_than_the_card_says():
 def test_three_lines_come_first_and_are_bounds(name):
     release = fitted(name).release_
     hidden, gains, left = points(publish.card(release))
-    near = float(re.search(r"at most (\S+) away", hidden)[1])
-    assert near <= release.radius <= near * 1.01
+    near = re.search(r"at most (\S+) away", hidden)
+    # No two rows are further apart than the largest radius: nothing is left to be said.
+    assert (near is None) == (release.radius == 2.0) == ("larger changes" not in left)
+    if near is not None:
+        assert float(near[1]) <= release.radius <= float(near[1]) * 1.01
     named = re.search(r"with probability (\S+ %) at most", gains)[1]
     assert 100 * release.certificate(0.1) <= float(named.removesuffix(" %"))
     # One number, and one way to round it: here, in the table and on the terminal.
@@ -327,7 +336,67 @@ def test_three_lines_come_first_and_are_bounds(name):
     assert named == percent(release.certificate(0.1))
     assert named == table["names the right one of 10 candidates"][0]
     assert ("labels" in left) == (release.labels == "public")
-    assert ("any of another label" in hidden) == (release.labels == "protected")
+    protected = release.labels == "protected"
+    assert ("different label" in hidden or "whatever its label" in hidden) == protected
+    assert ("of any labels" in gains) == ("of one label" not in gains) == protected
+
+
+def every_card():
+    """Cards of all kinds of records, at their radius and at the largest there is."""
+    for name in KINDS:
+        release = made(name)
+        yield release, publish.card(release)
+        whole = replace(release.problem, radius=release.full_radius)
+        if release.bound.mu(whole, whole.diameter) < 20.0:
+            release = replace(release, problem=whole)
+            yield release, publish.card(release)
+
+
+def test_nothing_is_hidden_where_a_seed_drew_the_noise():
+    for release, card in every_card():
+        first = points(card, next(title for title in sections(card) if "short" in title))[0]
+        seeded = release.private is False
+        assert ("NOT PRIVATE" in card) == seeded
+        assert first.startswith("Not private, because of the seed." if seeded else "Hidden: ")
+        assert ("without the seed" in card) == seeded
+
+
+def test_nothing_is_further_away_than_the_largest_distance():
+    for release, card in every_card():
+        anywhere = release.radius == release.full_radius
+        assert ("further away" in card) == ("larger changes" in card) == (not anywhere)
+        # A ball that holds all rows holds all candidates.
+        assert "inside one ball" not in card or not anywhere
+        assert ("around a possible" in card) == ("inside one ball" in card)
+
+
+def test_a_card_speaks_of_whom_its_numbers_hide():
+    """Above its tables too: all records of one person, or one record."""
+    for release, card in every_card():
+        person = release.unit == "person"
+        assert ("Two versions of one person's records" in card) == person
+        assert ("Two records" in card) == (not person)
+        assert ("candidates for the records of one person" in card) == person
+        assert ("several persons at once" in card) == person
+
+
+@pytest.mark.parametrize("radii", [(0.3, 0.6), (0.6, 0.6), (0.1, None)])
+def test_models_add_up_at_one_distance(radii):
+    """Of mu at the distances promised a root of squares is too little."""
+    releases = [BallDPRidgePrototype(2.0, radius=r).fit(*data()).release_ for r in radii]
+    tables = [{first: row for first, *row in cells(publish.card(r))} for r in releases]
+    columns = [dict(zip(t["distance"], t["mu (Gaussian DP)"], strict=True)) for t in tables]
+    # The one column that every card has.
+    [shared] = {*columns[0]} & {*columns[1]} & {"any (up to 2)"}
+    total = compose_releases(releases, radius=2.0).mu
+    assert math.hypot(*(float(column[shared]) for column in columns)) >= total * (1 - 1e-12)
+    own = math.hypot(*(release.mu for release in releases))
+    assert (own < 0.9 * compose_releases(releases, radius=max(r or 2.0 for r in radii)).mu) == (
+        radii[0] != radii[1]
+    )
+    words = publish.card(releases[0])
+    assert "add up at one common distance" in words
+    assert "mu1^2" not in words.replace("sqrt(mu1^2 + mu2^2 + ...) there", "")
 
 
 def test_a_radius_is_shown_in_three_digits_with_its_meaning():
@@ -336,7 +405,7 @@ def test_a_radius_is_shown_in_three_digits_with_its_meaning():
         return points(publish.card(release))[0]
 
     assert "at most 0.612 away (30 % of the largest distance" in hidden(0.6129)
-    assert "at most 2 away (no two records are further apart)" in hidden(None)
+    assert hidden(None).endswith("was swapped for another: any of the same label.")
     assert "at most 0.00123 away (less than a hundredth" in hidden(0.00123)
 
 
