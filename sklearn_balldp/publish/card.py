@@ -15,6 +15,7 @@ from markdown_it import MarkdownIt
 
 from .._parameters import LEAST, MOST
 from ..pipelines import parts_of
+from ..privacy.noise import EXACT_SAMPLER, SEEDED_SAMPLER
 from ..privacy.release import Release
 from ..text import DOWN, UP, one_line, percent, rounded
 from .steps import Step, any_step
@@ -23,6 +24,11 @@ from .steps import Step, any_step
 CANDIDATES = (2, 10, 100)
 #: False-positive rates of the true-positive rates.
 FALSE_POSITIVE_RATES = (0.01, 0.001)
+#: Where the noise came from, in words.
+SAMPLERS = {
+    EXACT_SAMPLER: "drawn exactly, from random numbers of the operating system",
+    SEEDED_SAMPLER: "drawn from a seed, and so not private",
+}
 #: Advantage of an attacker above which a release hides next to nothing.
 NOTHING_HIDDEN = 0.99
 #: Markdown as the pages read it: tags in it stay text.
@@ -480,7 +486,7 @@ def _origin(release: Release, same: bool | None) -> list[str]:
         f"released on {release.date} by sklearn_balldp {release.version}, numpy "
         f"{release.numpy_version}",
         f"mechanism: {release.bound.what} ({release.mechanism}); sensitivity by {release.theorem}",
-        f"radius: {repr(release.radius).removesuffix('.0')}; noise: {release.sampler}",
+        f"radius: {repr(release.radius).removesuffix('.0')}; noise: {SAMPLERS[release.sampler]}",
         *(f"{name}: {text}" for name, text in release.weight_rows()),
         f"encoder of the records: {release.encoder or 'not recorded'}",
         f"SHA-256 of the released parameters: {release.digest or 'not recorded'}",
