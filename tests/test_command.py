@@ -395,7 +395,7 @@ def test_public_records_tell_what_the_noise_costs(balldp):
     ("goal", "warning"),
     [
         ("--radius 0.5 --epsilon 100", "hides next to nothing"),
-        ("--radius 2 --epsilon 0.001", "mostly noise"),
+        ("--radius 2 --epsilon 0.001", "may drown most of the model"),
         ("GOAL", None),
     ],
 )
@@ -418,6 +418,12 @@ def test_the_plan_says_what_the_radius_hides(options, said, balldp):
     [line] = [line for line in shown.splitlines() if line.startswith("Radius")]
     assert said in line
     assert ("standard DP" in line) == ("none" in options and "protected" in options)
+    # A certificate is one about certain candidates: others may all be told apart.
+    [candidates] = re.findall(r"holds 10 equally likely (candidates.*),\n", shown)
+    assert ("inside one ball of radius 0.5 around a possible record" in candidates) == (
+        options == "0.5"
+    )
+    assert ("of one label" in candidates) == ("protected" not in options)
     assert "Warning" not in shown
     shown = balldp(f"plan rows.csv ROWS --epsilon 60 --radius {options}")
     assert "Warning   epsilon 60 hides next to nothing" in shown

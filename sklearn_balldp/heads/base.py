@@ -371,7 +371,8 @@ class BaseBallDPClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         shape = int(n_samples), int(n_features)
         labels = self._planned_labels(shape[0], class_counts, y, groups)
         problem, radius, _ = self._public_numbers(shape, labels, groups, _no_rows, _no_rows)
-        return plan_of(promise(self, problem, radius).release, labels[2])
+        pledge = promise(self, problem, radius)
+        return plan_of(pledge.release, labels[0].tolist(), labels[2])
 
     def _planned_labels(self, n_samples: int, class_counts: Any, y: Any, groups: Any) -> Labels:
         if self.protect_labels:

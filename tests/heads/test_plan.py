@@ -110,11 +110,36 @@ def test_no_class_tells_more_than_all_records(n_steps):
     assert plan.signal_to_noise[0] == pytest.approx(max(plan.class_signal_to_noise))
 
 
+def test_classes_have_their_names():
+    for classes in (["cat", "dog"], [True, False], [10, 7]):
+        plan = BallDPRidgePrototype(classes=classes).plan(100, D, [60, 40])
+        assert plan.classes == tuple(sorted(classes))
+        shown = [line.split()[:2] for line in str(plan).splitlines()[-2:]]
+        assert shown == [[str(plan.classes[0]), "60"], [str(plan.classes[1]), "40"]]
+        y = [plan.classes[0]] * 60 + [plan.classes[1]] * 40
+        assert str(BallDPRidgePrototype().plan(100, D, y=y)).splitlines()[-2:] == (
+            str(plan).splitlines()[-2:]
+        )
+    # Of a plan of many classes those are shown that are most at risk.
+    names = [f"class {i}" for i in range(30)]
+    plan = BallDPRidgePrototype(classes=names).plan(465, D, range(1, 31))
+    order = sorted(names)
+    assert f"{order[0]:>8}         1" in str(plan)
+    assert "\x1b" not in str(BallDPRidgePrototype(classes=["a", "\x1b[2J"]).plan(9, D, [4, 5]))
+
+
+def test_a_descent_shows_the_sums_that_it_starts_from():
+    parts = {name: list(plan_of(name).parts) for name in HEADS if "descent" in name}
+    assert parts["descent"] == ["class sums", "second moment", "gradients of the steps"]
+    assert parts["descent from the mean"] == ["sum of all rows", "gradients of the steps"]
+    assert parts["descent from zero"] == ["gradients of the steps"]
+
+
 def test_rare_classes_have_less_left():
     ratios = plan_of("prototypes").class_signal_to_noise
     assert ratios[0] > ratios[1] > ratios[2]
     text = str(head_of("prototypes").plan(N, D, (290, 10, 0)))
-    assert text.splitlines()[-1].split()[:4] == ["2", "0", "0", "lost"]
+    assert text.splitlines()[-1].split()[:5] == ["2", "0", "0", "likely", "lost"]
 
 
 @pytest.mark.parametrize(
