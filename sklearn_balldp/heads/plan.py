@@ -101,9 +101,7 @@ class Plan:
     __repr__ = __str__
 
 
-def plan_of(
-    release: Release, classes: Sequence[Any], class_counts: tuple[int, ...] | None
-) -> Plan:
+def plan_of(release: Release, classes: Sequence[Any], class_counts: tuple[int, ...] | None) -> Plan:
     """The plan of a fit, from its record before the run."""
     problem, bound = release.problem, release.bound
     parts: dict[str, tuple[float, float]] = {}

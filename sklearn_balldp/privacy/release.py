@@ -320,8 +320,9 @@ class Release:
     ) -> Guarantee:
         """Guarantee at any radius, and for any number of records, at this release's delta.
 
-        For prototypes and the discriminant it is exact (for one record), for noise on a minimiser
-        an upper bound. For noise on gradients it follows from the promises before the first step
+        For prototypes and the discriminant it is exact at Euclidean distances, for one record of
+        one owner; for several records, and for noise on a minimiser, it is an upper bound. For
+        noise on gradients it follows from the promises before the first step
         (``bound.promises(problem)``), by group privacy and the limits of the gap. If the radius was
         chosen privately, figures at a fixed other radius describe this run only.
 
