@@ -2,8 +2,9 @@
 How the certificates compare
 ============================
 
-A certificate bounds the success of every attack, from public numbers: the larger epsilon, the
-larger the bound. Three ways to state it, from the same noise, beside the best attack itself.
+A certificate bounds the success of every attack whose candidates lie within the radius of one
+possible record, from public numbers: the larger epsilon, the larger the bound. Three ways to state
+it, from the same noise, beside the best attack itself.
 """
 
 # %%

@@ -32,6 +32,7 @@ from sklearn_balldp import (
 )
 from sklearn_balldp.mechanisms import PROVED, MeanGradient, Mechanism, PrivacyError, Query
 from sklearn_balldp.privacy import Promised, Release
+from sklearn_balldp.publish import card
 from sklearn_balldp.rows import project_onto_ball, rows_in_domain
 
 
@@ -143,8 +144,7 @@ X_public, X_test, _, y_test = train_test_split(
 centre = X_public.mean(axis=0).tolist()
 head = BallDPLogisticRegression(epsilon=1.0, mechanism=CentredMeans(centre)).fit(X, y)
 print(head.release_.accepted)
-card = head.release_.card()
-print(next(line for line in card.splitlines() if "nobody else" in line))
+print(next(line for line in card(head).splitlines() if "nobody else" in line))
 again = Release.from_dict(json.loads(json.dumps(head.release_.to_dict())))
 print("read back:", again == head.release_, "at 0.5:", round(again.guarantee(0.5).epsilon, 2))
 auditor = ReconstructionAuditor(head, n_draws=5, random_state=0).fit(X, y)

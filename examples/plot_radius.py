@@ -3,7 +3,7 @@ How much does the radius buy?
 =============================
 
 A ball promises less than standard differential privacy. What is that worth? The linear discriminant
-is released as two noisy sums, and their noise is proportional to the radius. As the radius shrinks,
+is released as two noisy sums, and their noise falls with the radius. As the radius shrinks,
 its accuracy rises from about that of standard differential privacy to that of no noise. The price
 is weaker protection further away: the release states epsilon at any distance. Logistic regression
 starts from such sums, and uses the rest of its budget to fit what a discriminant cannot.

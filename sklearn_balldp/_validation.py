@@ -99,7 +99,10 @@ def validated(
 
 
 def _check_kind(X: Any) -> None:
-    """Raise a TypeError for rows that would be read into memory silently."""
+    """Raise an error for rows of a kind that no pass takes.
+
+    It is a TypeError for stores, which would be read into memory silently, else a ValueError.
+    """
     module = type(X).__module__.split(".")[0]
     remedy = {
         "zarr": "pass sklearn_balldp.rows.from_zarr(PATH)",

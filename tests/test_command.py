@@ -449,7 +449,7 @@ def test_public_records_tell_what_the_noise_costs(balldp):
     ("goal", "warning"),
     [
         ("--radius 0.5 --epsilon 100", "hides next to nothing"),
-        ("--radius 2 --epsilon 0.001", "mostly noise"),
+        ("--radius 2 --epsilon 0.001", "may drown most of the model"),
         ("GOAL", None),
     ],
 )
@@ -472,6 +472,12 @@ def test_the_plan_says_what_the_radius_hides(options, said, balldp):
     [line] = [line for line in shown.splitlines() if line.startswith("Radius")]
     assert said in line
     assert ("standard DP" in line) == ("none" in options and "protected" in options)
+    # A certificate is one about certain candidates: others may all be told apart.
+    [candidates] = re.findall(r"holds 10 equally likely (candidates.*),\n", shown)
+    assert ("inside one ball of radius 0.5 around a possible record" in candidates) == (
+        options == "0.5"
+    )
+    assert ("of one label" in candidates) == ("protected" not in options)
     assert "Warning" not in shown
     shown = balldp(f"plan rows.csv ROWS --epsilon 60 --radius {options}")
     assert "Warning   epsilon 60 hides next to nothing" in shown
@@ -522,7 +528,7 @@ def test_predict_knows_the_column_that_train_was_told(balldp):
     lists(frame()).rename(columns={"e": "vector"}).to_csv("lists.csv", index=False)
     for name, column in (("rows.csv", "e"), ("lists.csv", "vector")):
         balldp(f"train {name} --embedding {column} --label label GOAL --out {column}")
-        assert "CANNOT CHECK is normal there" in balldp(f"verify {column}")
+        assert "lines above are the usual ones; none is a warning" in balldp(f"verify {column}")
         assert len(balldp(f"predict {column} {name}").splitlines()) == 401
 
 

@@ -123,7 +123,7 @@ for head in (
     head.set_params(epsilon=4.0, radius=0.5).fit(X, y)
     assert not own.verify(head, head.release_.to_dict()).failed
     assert head.to_sklearn().predict(X).shape == y.shape
-    assert head.release_.card().to_html()
+    assert own.publish.card(head).to_html()
 """
 
 

@@ -2,10 +2,12 @@
 
 import ast
 import dataclasses
+import graphlib
 import importlib
 import inspect
 import json
 import re
+import runpy
 import shutil
 import subprocess
 import sys
@@ -13,6 +15,7 @@ from itertools import pairwise
 from pathlib import Path
 from urllib.parse import unquote, urlparse
 
+import matplotlib.pyplot as plt
 import pytest
 from sklearn.base import BaseEstimator
 
@@ -211,6 +214,40 @@ def test_the_architecture_names_what_there_is():
         r"`(?:\w+\.)*(\w+)(?:\([a-z, ]*\))?`", re.sub(r"`[\w/]+\.(py|md)`", "", text)
     ):
         assert re.search(rf"(?:class|def) {name}\b|\b{name}: .*=", code), name
+
+
+def imports():
+    """What each module at the top, and each folder, imports of the others, sooner or later."""
+    below = {}
+    for path in (ROOT / "sklearn_balldp").rglob("*.py"):
+        room, *inner = path.relative_to(ROOT / "sklearn_balldp").with_suffix("").parts
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import | ast.ImportFrom) and "sklearn_balldp" in ast.dump(node):
+                raise AssertionError(f"{path} names the package, where a dot would do")
+            if isinstance(node, ast.ImportFrom) and node.level > len(inner):
+                names = [node.module] if node.module else [alias.name for alias in node.names]
+                below.setdefault(room, set()).update(name.split(".")[0] for name in names)
+    return below
+
+
+def test_no_arrow_of_the_picture_runs_up():
+    """Nor any other: what a function imports when it runs, or a type checker alone, counts too."""
+    below = imports()
+    graphlib.TopologicalSorter(below).prepare()
+    order = ["privacy", "mechanisms", "heads", "audit", "publish", "command"]
+    for place, room in enumerate(order):
+        assert not below[room] & {*order[place:]}
+        assert place < 1 or not (below["rows"] | below["accounting"]) & {*order[place:]}
+    drawn = runpy.run_path(str(DOCS / "pictures" / "architecture.py"))
+    plt.close("all")
+    rooms, heights = set(drawn["ROOMS"]), drawn["places"]
+    shared = drawn["SHARED"]
+    for above, others in below.items():
+        for other in others:
+            pair = shared.get(above, above), shared.get(other, other)
+            if {*pair} <= rooms and pair[0] != pair[1]:
+                assert heights[pair[0]][1] > heights[pair[1]][1], pair
+                assert pair in drawn["pairs"]
 
 
 def test_the_schema_of_records_is_that_of_this_version():

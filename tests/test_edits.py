@@ -16,7 +16,13 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
-from sklearn_balldp import BallDPLinearDiscriminant, BallDPRidgePrototype, RadiusPolicy, verify
+from sklearn_balldp import (
+    BallDPLinearDiscriminant,
+    BallDPRidgePrototype,
+    RadiusPolicy,
+    publish,
+    verify,
+)
 from sklearn_balldp.distances import edit_quantile
 from sklearn_balldp.edits import CITIES, KINDS, NAMES, EditDistanceDisplay, edit_pairs
 from sklearn_balldp.privacy import Release
@@ -218,7 +224,7 @@ def test_the_release_says_what_it_hides(private):
     assert release.radius_edits == 400
     assert 0.951 <= release.radius_hides < 0.96
     assert "95.2 % of the 400 given edits" in str(release)
-    assert "which covers 95.2 % of the 400 given edits" in str(release.card())
+    assert "which covers 95.2 % of the 400 given edits" in str(publish.card(release))
     assert "95.2 % of the 400 given edits" in str(verify(head))
     assert Release.from_dict(release.to_dict()) == release
     alone = policy.fit(before, after)
@@ -341,7 +347,7 @@ def test_without_numbers_nothing_is_said_of_records():
     release = head.fit(before, y, X_public=before, y_public=after).release_
     assert release.radius_hides_records is None
     assert policy.fit(before, after).choice_.hidden_records is None
-    for text in (str(release), str(release.card()), str(verify(head))):
+    for text in (str(release), str(publish.card(release)), str(verify(head))):
         assert "given edits" in text
         assert "all of them for" not in text
     display = EditDistanceDisplay.from_rows(before, after, ["x"] * 40)

@@ -26,11 +26,11 @@ ROOMS = {
 
 
 def imports():
-    """Pairs of rooms, the first of which imports from the second when it is imported."""
+    """Pairs of rooms, the first of which imports from the second, sooner or later."""
     pairs = set()
     for path in ROOT.rglob("*.py"):
         parts = path.relative_to(ROOT).with_suffix("").parts
-        for node in ast.parse(path.read_text()).body:
+        for node in ast.walk(ast.parse(path.read_text())):
             if not (isinstance(node, ast.ImportFrom) and node.level):
                 continue
             parents = list(parts[: len(parts) - node.level])

@@ -148,7 +148,7 @@ def deviates_of(released: Released, records: Records) -> Deviates | Check:
             f"sklearn_balldp {released.release.version}, and verify again"
         )
     if not all(bool((np.abs(answer) < 1e100).all()) for answer in released.answers):
-        return Check("noise in the weights", FAIL, "they are not finite, or huge", "any", True)
+        return Check("noise in the numbers", FAIL, "they are not finite, or huge", "any", True)
     problem, answers, noise = released.problem, iter(released.answers), Deviates()
     bare = []
 
@@ -213,7 +213,7 @@ def noise_checks(
 
 
 def _cannot(why: str) -> Check:
-    return Check("noise in the weights", CANNOT_CHECK, why, "noisy answers", True)
+    return Check("noise in the numbers", CANNOT_CHECK, why, "noisy answers", True)
 
 
 def _verdict(p: float, level: float) -> str:

@@ -15,6 +15,7 @@ from sklearn.utils import Bunch
 from ..datasets import load_messages
 from ..heads import BallDPLogisticRegression
 from ..publish import save, verify
+from ..publish.card import candidates_of
 from ..publish.files import written_as_a_whole
 from ..text import percent
 from .records import InputError
@@ -139,10 +140,9 @@ def _print_promise(head: BallDPLogisticRegression) -> None:
     print(
         f"Promise   epsilon {release.epsilon:g}, delta {release.delta:g}, ball of {RADIUS:g}: "
         "who knows every other record, and holds\n"
-        f"          {CANDIDATES} equally likely candidates for the last one, of its label and in "
-        "the ball, names the right one with\n"
-        f"          probability {percent(certificate)} at most; a blind guess succeeds in "
-        f"{100 / CANDIDATES:g} %\n"
+        f"          {CANDIDATES} equally likely {candidates_of(release)},\n"
+        f"          names the right one with probability {percent(certificate)} at most; a blind "
+        f"guess succeeds in {100 / CANDIDATES:g} %\n"
         f"Limits    what lies further away is hidden less (epsilon {anywhere:g} at any distance), "
         "and labels and class\n"
         "          counts not at all; standard DP hides these too, at its epsilon",

@@ -10,7 +10,7 @@ from ..encoders import BaseEncoder
 from ..heads.plan import AT_RISK, LOST
 from ..privacy.release import Release
 from ..progress import shown
-from ..publish.card import NOTHING_HIDDEN
+from ..publish.card import NOTHING_HIDDEN, candidates_of
 from ..text import one_line, percent
 from .job import CANDIDATES, Job, prepare
 from .public import foretold
@@ -47,8 +47,9 @@ def describe(job: Job) -> str:
         f"Radius    {distance} between unit rows: it hides {_hidden(release, anywhere)}",
         f"Promise   epsilon {release.epsilon:.4g}, delta {release.delta:g}, labels "
         f"{release.labels}",
-        f"{_BELOW}who knows all else names the right one of {CANDIDATES} candidates with "
-        f"probability {certificate} at most",
+        f"{_BELOW}who knows all else, and holds {CANDIDATES} equally likely "
+        f"{candidates_of(release)},",
+        f"{_BELOW}names the right one with probability {certificate} at most",
         *_at_risk(job),
     ]
     if job.seconds is not None:
@@ -80,7 +81,7 @@ def _at_risk(job: Job) -> list[str]:
     order = [i for i in np.argsort(ratios).tolist() if ratios[i] < AT_RISK]
     lines = [f"At risk   {len(order)} of {len(ratios)} classes may be lost in the noise"]
     for i in order[:_MAX_AT_RISK]:
-        word = "lost" if ratios[i] < LOST else "at risk"
+        word = "likely lost" if ratios[i] < LOST else "at risk"
         lines.append(
             f"{_BELOW}{one_line(names[i], 40)}: {counts[i]:,} records, {word} (signal to noise at "
             f"most {ratios[i]:.2g})"
@@ -108,7 +109,7 @@ def warning(job: Job, score: float | None) -> str | None:
     """What speaks against publishing a model: public numbers, and its score on public records."""
     if job.plan.release.guarantee().advantage > NOTHING_HIDDEN:
         return "the model hides next to nothing: lower epsilon before you publish one."
-    ratios = job.plan.class_signal_to_noise or job.plan.signal_to_noise
+    ratios = job.plan.class_signal_to_noise or (max(job.plan.signal_to_noise, default=math.inf),)
     lost = sum(ratio < LOST for ratio in ratios) > len(ratios) / 2
     if score is not None and job.public is not None:
         counts = np.unique(np.asarray(job.public.y), return_counts=True)[1]
@@ -116,6 +117,6 @@ def warning(job: Job, score: float | None) -> str | None:
     if not lost:
         return None
     return (
-        "the model is mostly noise: more records, a larger epsilon or a smaller radius help; see "
-        "docs/troubleshooting."
+        "the noise may drown most of the model: more records, a larger epsilon or a smaller radius "
+        "help; see docs/troubleshooting."
     )

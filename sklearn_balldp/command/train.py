@@ -42,7 +42,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--classes", type=Path, help="with protected labels: one label a line")
     goal = parser.add_mutually_exclusive_group(required=True)
     goal.add_argument("--epsilon", type=float, help="privacy loss: smaller hides more")
-    risk = f"in place of epsilon: how often an attacker may name the right one of {CANDIDATES}"
+    risk = f"""in place of epsilon: how often an attacker may name the right one of {CANDIDATES}
+        candidates within the radius of one possible record"""
     goal.add_argument("--risk", type=float, metavar="P", help=risk)
     add("--delta", type=float, default=1e-6, help="default 1e-6")
     add("--labels", choices=("public", "protected"), default="public")

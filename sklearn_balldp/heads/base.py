@@ -92,8 +92,9 @@ class BaseBallDPClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
     priors : array-like of shape (n_classes,), "uniform" or None, default=None
         Keeps rare classes in view without any noise: the class probabilities that predictions
         assume. "uniform" takes all classes to be equally common; None takes the shares that the
-        classes have in the fit. They need public labels; :meth:`with_rule` changes them after a
-        fit, at no cost.
+        classes have in the fit, with their weights. All heads but the discriminant, which releases
+        noisy counts, need public labels for them. :meth:`with_rule` changes them after a fit, at no
+        cost.
     class_embeddings : array-like of shape (n_classes, n_features) or None, default=None
         Helps where classes are many and the noise is large, at no cost in privacy: a public vector
         for each class, such as the embedding of its name. Noisy class means are shrunk towards a
@@ -374,7 +375,8 @@ class BaseBallDPClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         shape = int(n_samples), int(n_features)
         labels = self._planned_labels(shape[0], class_counts, y, groups)
         problem, radius, _ = self._public_numbers(shape, labels, groups, _no_rows, _no_rows)
-        return plan_of(promise(self, problem, radius).release, labels[2])
+        pledge = promise(self, problem, radius)
+        return plan_of(pledge.release, labels[0].tolist(), labels[2])
 
     def _planned_labels(self, n_samples: int, class_counts: Any, y: Any, groups: Any) -> Labels:
         if self.protect_labels:
@@ -524,8 +526,8 @@ class BaseBallDPClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         Parameters
         ----------
         **settings
-            ``priors``, and where the head has them ``decision``, ``shrinkage`` and
-            ``class_embeddings``; others raise a ValueError.
+            ``priors`` (not of the SVC); of prototypes ``decision`` too, of the discriminant
+            ``shrinkage`` and ``class_embeddings``. Others raise a ValueError.
 
         Returns
         -------
@@ -536,8 +538,8 @@ class BaseBallDPClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         odd = sorted(set(settings) - set(self._of_the_rule))
         if odd:
             raise ValueError(
-                f"{', '.join(odd)}: a new rule takes {', '.join(self._of_the_rule)}; everything "
-                "else needs a new fit."
+                f"{', '.join(odd)}: a new rule of this head takes "
+                f"{', '.join(self._of_the_rule) or 'no settings'}; everything else needs a new fit."
             )
         head = clone(self).set_params(**settings)
         head._check_parameters()

@@ -1,6 +1,7 @@
 """A fit before it is made: its record, its noise, and what may show above it."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 from ..mechanisms import DescentBound, Minimiser, Sums
 from ..privacy.problem import Problem
 from ..privacy.release import Release
+from ..text import one_line
 
 #: Signal to noise of a class below which its recall was near zero on benchmark data, and below
 #: which it was less than without noise.
@@ -25,20 +27,24 @@ class Plan:
     ----------
     release : Release
         The record, as it would be counted before the rows are touched.
+    classes : tuple
+        Labels of the classes.
     class_counts : tuple of int or None
         Records of each class, where they are public.
     parts : dict of str to (float, float)
         What is released, by name: the largest length that it can have before noise, and the
-        expected length of its noise. Noise on gradients has one part: the joint length of the mean
-        gradients of all steps at the start. Empty for mechanisms of one's own.
+        expected length of its noise. A descent has the sums that it starts from, if any, and the
+        mean gradients of all steps at the start, in their joint length. Empty for mechanisms of
+        one's own.
     class_signal_to_noise : tuple of float
-        For each class, what its records can at most move of the released values, over the length of
+        For each class, what its records can at most move of all released values, over the length of
         the noise in its share of them. Below :data:`LOST` classes were hardly ever predicted on
         benchmark data, above :data:`AT_RISK` they mostly were. Empty where labels are protected,
         and for mechanisms of one's own.
     """
 
     release: Release
+    classes: tuple[Any, ...]
     class_counts: tuple[int, ...] | None
     parts: dict[str, tuple[float, float]]
     class_signal_to_noise: tuple[float, ...] = ()
@@ -73,14 +79,17 @@ class Plan:
         counts, ratios = self.class_counts or (), self.class_signal_to_noise
         if not ratios:
             return []
-        lines, codes = ["  class   records   signal to noise (at most)"], list(range(len(ratios)))
+        codes = list(range(len(ratios)))
         if len(ratios) > SHOWN:
             codes = sorted(codes, key=lambda code: ratios[code])[:SHOWN]
+        names = {code: one_line(self.classes[code], 40) for code in codes}
+        width = max(5, *map(len, names.values()))
+        lines = [f"  {'class':>{width}}   records   signal to noise (at most)"]
         for code in codes:
             ratio = ratios[code]
-            risk = "   lost in the noise" if ratio < LOST else "   at risk"
+            risk = "   likely lost in the noise" if ratio < LOST else "   at risk"
             risk = "" if ratio >= AT_RISK else risk
-            lines.append(f"  {code:>5}   {counts[code]:>7}   {ratio:.3g}{risk}")
+            lines.append(f"  {names[code]:>{width}}   {counts[code]:>7}   {ratio:.3g}{risk}")
         if len(ratios) > SHOWN:
             below = sum(ratio < AT_RISK for ratio in ratios)
             lines.append(
@@ -92,7 +101,7 @@ class Plan:
     __repr__ = __str__
 
 
-def plan_of(release: Release, class_counts: tuple[int, ...] | None) -> Plan:
+def plan_of(release: Release, classes: Sequence[Any], class_counts: tuple[int, ...] | None) -> Plan:
     """The plan of a fit, from its record before the run."""
     problem, bound = release.problem, release.bound
     parts: dict[str, tuple[float, float]] = {}
@@ -109,10 +118,11 @@ def plan_of(release: Release, class_counts: tuple[int, ...] | None) -> Plan:
         n_steps, values = bound.n_steps, math.prod(bound.shape(problem))
         noise = n_steps * math.sqrt(values) / _precision_of_steps(problem, bound)
         longest = n_steps * _longest_gradient(problem, bound)
-        parts = {"gradients of the steps": (longest, noise)}
+        parts = {} if bound.start is None else _of_sums(problem, bound.start)
+        parts["gradients of the steps"] = (longest, noise)
     sizes = problem.class_sizes
-    classes = () if sizes is None else _of_classes(problem, bound, sizes)
-    return Plan(release, class_counts, parts, classes)
+    ratios = () if sizes is None else _of_classes(problem, bound, sizes)
+    return Plan(release, tuple(classes), class_counts, parts, ratios)
 
 
 def _of_sums(problem: Problem, bound: Sums) -> dict[str, tuple[float, float]]:
@@ -121,7 +131,8 @@ def _of_sums(problem: Problem, bound: Sums) -> dict[str, tuple[float, float]]:
     width = problem.n_features + int(bound.constant > 0.0)
     scales = np.broadcast_to(np.asarray(bound.sigma, dtype=np.float64), bound.n_sums(problem))
     noise = float(np.linalg.norm(scales)) * math.sqrt(width)
-    parts = {"class sums": (n * math.hypot(b, bound.constant), noise)}
+    name = "sum of all rows" if bound.pooled else "class sums"
+    parts = {name: (n * math.hypot(b, bound.constant), noise)}
     if bound.moment is not None:
         values = problem.n_features * (problem.n_features + 1) // 2
         parts["second moment"] = (n * b**2, bound.moment * math.sqrt(values))

@@ -27,8 +27,8 @@ class BallDPRidgePrototype(ProbabilitiesMixin, BaseSumsClassifier):
 
     with class sums :math:`S_c`, plus Gaussian noise that hides the substitution of one row by
     another of the same label within ``radius``, at (epsilon, delta). With 1,300
-    records of ten classes (digits, radius 0.6) ``protect_labels`` costs 1 point of accuracy at
-    epsilon 2, 8 points at 1, and 33 at 0.5.
+    records of ten classes (digits, radius 0.6) ``protect_labels`` costs about 1 point of accuracy
+    at epsilon 2, 8 points at 1, and 32 at 0.5.
 
     Parameters
     ----------
@@ -38,9 +38,10 @@ class BallDPRidgePrototype(ProbabilitiesMixin, BaseSumsClassifier):
         less noise relative to the prototypes. It is the paper's lambda.
     counts : {"per_class", "min", "worst"}, default="per_class"
         How much noise each class gets: accuracy falls from "per_class" to "worst", and so does the
-        measured success of an attack, under the same certificate. "per_class" gives each class the
-        noise that its public count asks for. "min" gives all classes the noise of the smallest.
-        "worst" does not use counts (the paper's Table 1); it raises a ValueError for unequal
+        measured success of an attack. "per_class" gives each class the noise that its public count
+        asks for. "min" gives all classes the noise of the smallest, under the same certificate.
+        "worst" does not use counts (the paper's Table 1): its noise is more than epsilon asks for,
+        and its certificate smaller. It raises a ValueError for unequal
         weights, and for persons with several records. Not used with ``protect_labels=True``, where
         counts are private.
     decision : {"auto", "nearest", "gaussian"}, default="auto"

@@ -19,8 +19,7 @@ class BallDPSquaredHingeSVC(BaseLinearClassifier):
     Gaussian noise hides the substitution of one row by another of the same label within
     ``radius``, at (epsilon, delta). ``mechanism`` says where the noise is added: by default to
     class sums and to the gradients of a descent. Every record enters all scores, so one noise
-    covers all of them together. At epsilon 2, against a ball of the median distance,
-    ``protect_labels`` cost up to seven points of accuracy (77 classes), and more at smaller ones.
+    covers all of them together.
 
     References
     ----------

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
 from operator import attrgetter
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import numpy as np
 from msgspec import Meta
@@ -25,9 +25,6 @@ from .noise import EXACT_SAMPLER, SEEDED_SAMPLER
 from .problem import Problem
 from .record import FORMAT, check_same, contradictions, kind_of, plain, read, schema_of, sized
 from .weights import Weights
-
-if TYPE_CHECKING:
-    from ..publish.card import Card
 
 #: Where a radius may come from; "private" and "seeded" ones are drawn by permute-and-flip.
 RADIUS_SOURCES = ("number", "reference", "edits", "declared", "private", "seeded")
@@ -313,23 +310,6 @@ class Release:
         all_of = "" if records is None else f", and all of them for {records} of the records"
         return f"{pairs} of the {self.radius_edits} given edits{all_of}"
 
-    def card(self, model: Any = None, audit: Any = None) -> "Card":
-        """The release in plain words: Markdown with ``to_html()`` and ``save(path)``.
-
-        A published ``model`` is compared with this record's digest. The results of a fitted
-        ``audit`` are functions of private records: the card says that this part is not for
-        publication.
-
-        References
-        ----------
-        NIST SP 800-226 for what a guarantee has to state; Kulynych et al. (2025) for the one bound
-        on re-identification, attribute inference and reconstruction.
-        """
-        # Sentences for readers are above this room.
-        from ..publish.card import card_of
-
-        return card_of(self, model, audit)
-
     def matches(self, model: Any) -> bool:
         """Whether the parameters of a ``model``, and its encoder, are those of this record.
 
@@ -348,9 +328,10 @@ class Release:
     ) -> Guarantee:
         """Guarantee at any radius, and for any number of records, at this release's delta.
 
-        For prototypes and the discriminant it is exact (for one record), for noise on a minimiser
-        or on gradients an upper bound. If the radius was chosen privately, figures at a fixed other
-        radius describe this run only.
+        For prototypes and the discriminant it is exact at Euclidean distances, for one record of
+        one owner; for several records, and for noise on a minimiser or on gradients, it is an upper
+        bound. If the radius was chosen privately, figures at a fixed other radius describe this run
+        only.
 
         The ``radius`` is in the units of ``metric``, the declared one by default. ``labels`` is as
         in the release by default; "public" compares a release that protects labels with one that

@@ -1,8 +1,8 @@
 """A model to publish, and checks of one that somebody else published."""
 
-from .card import Card
+from .card import card
 from .folder import load
 from .saving import save
 from .verify import Verdict, verify
 
-__all__ = ["Card", "Verdict", "load", "save", "verify"]
+__all__ = ["Verdict", "card", "load", "save", "verify"]

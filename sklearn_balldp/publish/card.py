@@ -15,6 +15,7 @@ from markdown_it import MarkdownIt
 
 from .._parameters import LEAST, MOST
 from ..pipelines import parts_of
+from ..privacy.noise import EXACT_SAMPLER, SEEDED_SAMPLER
 from ..privacy.release import Release
 from ..text import DOWN, UP, one_line, percent, rounded
 from .steps import Step, any_step
@@ -23,6 +24,11 @@ from .steps import Step, any_step
 CANDIDATES = (2, 10, 100)
 #: False-positive rates of the true-positive rates.
 FALSE_POSITIVE_RATES = (0.01, 0.001)
+#: Where the noise came from, in words.
+SAMPLERS = {
+    EXACT_SAMPLER: "drawn exactly, from random numbers of the operating system",
+    SEEDED_SAMPLER: "drawn from a seed, and so not private",
+}
 #: Advantage of an attacker above which a release hides next to nothing.
 NOTHING_HIDDEN = 0.99
 #: Markdown as the pages read it: tags in it stay text.
@@ -42,7 +48,7 @@ _STYLE = (
 class Card(str):
     """A release in plain words: a text in Markdown, which can be shown as HTML.
 
-    Made by :meth:`.Release.card`. Notebooks show it as a page.
+    Made by :func:`.card`. Notebooks show it as a page.
     """
 
     __slots__ = ()
@@ -100,11 +106,53 @@ def down(value: float) -> str:
     return rounded(value, 3, DOWN)
 
 
-def card_of(release: Release, model: Any = None, audit: Any = None) -> Card:
-    """The card of a release; see :meth:`.Release.card`."""
-    if model is None:
-        return card_text(release, audit=audit)
-    steps = {name: any_step(name, step) for name, step in parts_of(model).steps}
+def card(model: Any, audit: Any = None) -> Card:
+    """What a release promises, in plain words.
+
+    Parameters
+    ----------
+    model : estimator or Release
+        A fitted Ball-DP head, or a Pipeline that ends in one: its steps are named, and its
+        parameters compared with the record. Of a Release alone the card says nothing about either.
+    audit : ReconstructionAuditor or None, default=None
+        Adds the results of a fitted audit. They depend on private records, and the card says that
+        this part is not for publication.
+
+    Returns
+    -------
+    Card
+        A text (``str``) in Markdown. ``to_html()`` is the same as a page, which notebooks show, and
+        ``save(path)`` writes ``.md`` or ``.html``, by the ending of the name.
+
+    Raises
+    ------
+    ValueError
+        If the model is no fitted Ball-DP head.
+
+    References
+    ----------
+    NIST SP 800-226 for what a guarantee has to state; Kulynych et al. (2025) for the one bound on
+    re-identification, attribute inference and reconstruction.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn_balldp import BallDPRidgePrototype
+    >>> from sklearn_balldp.publish import card
+    >>> head = BallDPRidgePrototype(radius=0.5).fit(*load_iris(return_X_y=True))
+    >>> print(card(head).partition("\\n")[0])
+    # Privacy card of a BallDPRidgePrototype
+    """
+    if isinstance(model, Release):
+        return card_text(model, audit=audit)
+    parts = parts_of(model)
+    release = getattr(parts.head, "release_", None)
+    if not isinstance(release, Release):
+        raise ValueError(
+            f"model: expected a fitted Ball-DP head, a Pipeline that ends in one, or a Release; "
+            f"got {type(model).__name__}."
+        )
+    steps = {name: any_step(name, step) for name, step in parts.steps}
     return card_text(release, steps, release.matches(model), audit)
 
 
@@ -125,24 +173,21 @@ def card_text(
 ## In short
 
 - {w["hidden"]}
-- What an attacker gains: whoever knows {w["others"]}, and holds ten equally likely candidates \
-inside one ball of radius {down(release.radius)}, names the true one with probability \
+- What an attacker gains{w["seedless"]}: whoever knows {w["others"]}, and holds ten equally likely \
+{candidates_of(release)}, names the true one with probability \
 {percent(release.certificate(0.1))} at most. A blind guess is right with probability 10 %.
-- Not covered: {w["uncovered"]}larger changes; what several models from the same records tell \
-together.
+- Not covered: {w["uncovered"]}what several models from the same records tell together.
 
-## What is promised
+## What is promised{w["seedless"]}
 
-This model was trained on {w["trained"]}. It limits what anyone can learn about {w["one"]}. \
-Suppose {w["change"]}. {_before(release, steps)}Whoever sees the model \
-{_tells(guarantee.advantage)} which of the two was used, even with {w["others"]}, the method and \
-its settings at hand. The advantage over guessing is at most {percent(guarantee.advantage)} (0 % \
-is guessing, 100 % is certainty). The ten candidates above are {w["candidates"]}.{w["condition"]}
+This model was trained on {w["trained"]}. The promise limits what anyone can learn about \
+{w["one"]}. Suppose {w["change"]}. {_before(release, steps)}{w["tells"]} which of the two was \
+used, even with {w["others"]}, the method and its settings at hand. The advantage over guessing is \
+at most {percent(guarantee.advantage)} (0 % is guessing, 100 % is certainty).{w["condition"]}
 
 ## What is not covered
 
-- replacements further away than the distance promised, beyond what the tables below say
-{w["labels"]}- {w["several"]}
+{w["further"]}{w["labels"]}- {w["several"]}
 - what is true of the population: a model may reveal that smokers fall ill, whoever took part
 - the number of records, the encoder and every setting, which are public
 - preprocessing fitted on the private records, and anything else made from them
@@ -156,24 +201,24 @@ All numbers are upper bounds, and the first column of each table is the one prom
 for re-identification, attribute inference and reconstruction (Kulynych et al., 2025, \
 arXiv:2507.06969).{w["guess"]}{w["drawn"]}
 
-Two records{w["same"]}, at most so far apart:
+{w["versions"]}:
 
 {_told_apart(release)}
 
-True positives: how often an attacker recognises one version of a record. False positives: how \
-often that version is named when it was the other.
+True positives: how often an attacker recognises one version. False positives: how often that \
+version is named when it was the other.
 
-Candidates{w["same"]}, all inside one ball of this radius, so that two of them may be twice as far \
-apart (but no further than any two rows can be):
+{w["candidates"]}:
 
 {_named(release)}
 
 ## Other releases from the same records
 
-Each further model from the same records weakens the promise. mu measures the loss: this model has \
-mu = {up(guarantee.mu_total)} at the distance promised. Models whose mu was fixed beforehand \
-combine as mu = sqrt(mu1^2 + mu2^2 + ...). Choosing the best of several models by scores on \
-private records is a release of its own.
+Each further model from the same records weakens the promise. mu measures the loss: this model \
+has mu = {up(guarantee.mu_total)} at {w["distance"]}. Models add up at one common distance, such \
+as the last column of their tables, and not each at its own: if the mu of each there was fixed \
+beforehand, all together have mu = sqrt(mu1^2 + mu2^2 + ...) there, for what each of them hides. \
+Choosing the best of several models by scores on private records is a release of its own.
 {_measured(audit)}
 ## Where it comes from
 
@@ -183,57 +228,109 @@ private records is a release of its own.
 def _words(release: Release, steps: Mapping[str, Step] | None) -> dict[str, str]:
     """What depends on whom a release hides, and which changes."""
     person, protected = release.unit == "person", release.labels == "protected"
+    anywhere, seeded = _at_any_distance(release), release.private is False
     radius, two = down(release.radius), up(release.guarantee(records=2).epsilon)
-    # Without a model nobody knows whether steps come before the head.
-    alone = steps is not None and not _acting(steps)
-    as_seen = "" if alone else " as the head sees them"
-    scaled = f" scaled to norm {release.norm_bound:g}" if release.domain == "sphere" else ""
-    edits = f", which covers {release.hidden_edits}" if release.hidden_edits else ""
-    near = f"within {radius} ({release.metric} distance between rows{as_seen}{scaled}{edits})"
-    other = "any other of another label, or by one" if protected else "another"
-    others = {
-        (False, False): "another of the same label",
-        (False, True): "any of another label, or one of the same label",
-        (True, False): "others of the same labels",
-        (True, True): "any others of other labels, or ones of the same label",
-    }[person, protected]
-    hidden = f"Hidden: whether {'the records of one person were' if person else 'a record was'} "
-    hidden += f"replaced by {others} at most {radius} away ({_meaning(release)})."
+    hidden = "Hidden: whether a record was swapped for another: "
+    if person:
+        hidden = "Hidden: whether the records of one person were swapped for others, each for "
+    hidden += f"{_other(release, f'at most {radius} away ({_meaning(release)})')}."
     condition = ""
+    if seeded:
+        hidden = f"Not private, because of the seed. {hidden.replace(':', ' without it:', 1)}"
     if release.private == "conditional":
         hidden += " This holds if the radius, which was read off the records, may be public."
         condition = " This holds on one condition: the radius, read off the records, may be public."
     if release.guarantee().advantage > NOTHING_HIDDEN:
         hidden = "Next to nothing is hidden: the noise is too small."
     trained = f"{release.n_samples} private records"
+    uncovered = "" if protected else "labels and class counts; "
+    uncovered += "" if anywhere else "larger changes; "
+    uncovered += "several persons at once; " if person else "several records of one person; "
     several = f"several records of one person: for two records epsilon is {two}"
     if person:
         max_records = release.weights.most_records
         trained += f" of {release.n_units} persons (at most {max_records} of one person)"
         several = f"several persons at once: for two persons epsilon is {two}; and which records "
         several += "belong to one person, which the publisher stated"
-    of_label = " with the same labels" if person else " of one label"
     labels = "- labels, and how many records each class has: they are public\n"
+    further = "- replacements further away than the distance promised, beyond what the tables say\n"
+    candidates = candidates_of(release, "of this radius")
+    if "ball" in candidates:
+        candidates += ", so that two of them may be twice as far apart (but no further than any "
+        candidates += "two rows can be)"
     return {
         "hidden": hidden,
         "others": "the records of everybody else" if person else "all other records",
-        "uncovered": ("" if protected else "labels and class counts; ")
-        + ("" if person else "several records of one person; "),
+        "uncovered": uncovered,
         "trained": trained,
         "one": "one person among them" if person else "one of them",
-        "change": f"{'each record of one person' if person else 'a record'} is replaced by {other} "
-        f"of the same label {near}",
-        "candidates": ("versions of one person's records" if person else "records")
-        + ("" if protected else of_label),
+        "change": f"{'each record of one person' if person else 'a record'} is replaced by "
+        f"{_other(release, f'within {radius} ({_distance(release, steps)})')}",
+        "tells": f"{'Without the seed, whoever' if seeded else 'Whoever'} sees the model "
+        f"{_tells(release.guarantee().advantage)}",
+        "seedless": " without the seed" if seeded else "",
         "condition": condition,
+        "further": "" if anywhere else further,
         "labels": "" if protected else labels,
         "several": several,
-        "same": "" if protected else " of the same label",
+        "versions": _versions(person, protected),
+        "candidates": f"{candidates[0].upper()}{candidates[1:]}",
+        "distance": "any distance" if anywhere else f"{radius}, the distance promised",
         "drawn": " The radius was drawn: further columns hold for this draw."
         if release.radius_source in ("private", "seeded")
         else "",
         "guess": "" if protected else " Guessing the label is not covered.",
     }
+
+
+def _at_any_distance(release: Release) -> bool:
+    """Whether no two rows are further apart than the radius."""
+    return bool(release.radius >= release.full_radius)
+
+
+def _other(release: Release, near: str) -> str:
+    """What may take a record's place unseen."""
+    if release.labels == "protected":
+        if _at_any_distance(release):
+            return "any other, whatever its label"
+        return f"any record of a different label, or one of the same label {near}"
+    return "any of the same label" if _at_any_distance(release) else f"one of the same label {near}"
+
+
+def _distance(release: Release, steps: Mapping[str, Step] | None) -> str:
+    """Which distance the radius is one of."""
+    # Without a model nobody knows whether steps come before the head.
+    alone = steps is not None and not _acting(steps)
+    as_seen = "" if alone else " as the head sees them"
+    scaled = f" scaled to norm {release.norm_bound:g}" if release.domain == "sphere" else ""
+    edits = f", which covers {release.hidden_edits}" if release.hidden_edits else ""
+    return f"{release.metric} distance between rows{as_seen}{scaled}{edits}"
+
+
+def candidates_of(release: Release, ball: str | None = None) -> str:
+    """Which candidates a certificate of a release is about; ``ball`` names its size in words.
+
+    They lie inside one ball around a possible record, as the proof asks. On the sphere not every
+    ball has a possible record in its centre.
+    """
+    protected, several = release.labels == "protected", release.weights.most_records > 1
+    anywhere = _at_any_distance(release)
+    if protected and (anywhere or not several):
+        return f"candidates{' for the records of one person' if several else ''}, of any labels"
+    around = f"inside one ball {ball or f'of radius {down(release.radius)}'} around a possible "
+    if several:
+        words = "candidates for the records of one person, with the same labels"
+        return words if anywhere else f"{words}, each record {around}one"
+    return f"candidates of one label{'' if anywhere else f', all {around}record'}"
+
+
+def _versions(person: bool, protected: bool) -> str:
+    """Which two data sets a guarantee is about, above a table of distances."""
+    if person:
+        labels = "or given another label" if protected else "with the same labels"
+        return f"Two versions of one person's records, each record moved at most so far, {labels}"
+    labels = ", or of different labels" if protected else ""
+    return f"Two records of the same label, at most so far apart{labels}"
 
 
 def points(texts: Iterable[object]) -> str:
@@ -255,11 +352,9 @@ def _warning(release: Release) -> str:
 
 
 def _meaning(release: Release) -> str:
-    """What a radius means."""
+    """What a radius means that is not the largest."""
     if release.hidden_edits:
         return f"this covers {release.hidden_edits}"
-    if release.radius >= release.full_radius:
-        return "no two records are further apart"
     share = release.radius / release.full_radius
     if share < 0.01:
         return "less than a hundredth of the largest distance of two rows"
@@ -283,6 +378,8 @@ def _before(release: Release, steps: Mapping[str, Step] | None) -> str:
     stretches = _acting(steps or {})
     if not stretches:
         return ""
+    if _at_any_distance(release):
+        return f"The head sees rows after {', '.join(stretches)}. "
     names, unknown = ", ".join(stretches), [name for name, s in stretches.items() if s is None]
     factor = math.prod(stretch for stretch in stretches.values() if stretch is not None)
     if release.domain == "sphere":
@@ -322,6 +419,8 @@ def _told_apart(release: Release) -> str:
 def _named(release: Release) -> str:
     """How often the right one of several candidates is named, by the radius of their ball."""
     radii, promised = _radii(release), release.guarantee_of_candidates()
+    if "ball" not in candidates_of(release):
+        radii = {_anywhere(release): None}
     # Of a radius that was drawn only the promise is a bound: a larger ball hides no more than it.
     columns = [
         max(
@@ -344,7 +443,11 @@ def _radii(release: Release) -> dict[str, float | None]:
     shown: dict[str, float | None] = {f"r = {down(declared)}": None} if declared < full else {}
     if 2.0 * declared < full:
         shown[f"2 r = {down(2.0 * declared)}"] = 2.0 * declared
-    return {**shown, f"any (up to {up(full)})": full if shown else None}
+    return {**shown, _anywhere(release): full if shown else None}
+
+
+def _anywhere(release: Release) -> str:
+    return f"any (up to {up(release.full_radius)})"
 
 
 def _table(title: str, columns: Iterable[str], rows: dict[str, list[str]]) -> str:
@@ -383,7 +486,7 @@ def _origin(release: Release, same: bool | None) -> list[str]:
         f"released on {release.date} by sklearn_balldp {release.version}, numpy "
         f"{release.numpy_version}",
         f"mechanism: {release.bound.what} ({release.mechanism}); sensitivity by {release.theorem}",
-        f"radius: {repr(release.radius).removesuffix('.0')}; noise: {release.sampler}",
+        f"radius: {repr(release.radius).removesuffix('.0')}; noise: {SAMPLERS[release.sampler]}",
         *(f"{name}: {text}" for name, text in release.weight_rows()),
         f"encoder of the records: {release.encoder or 'not recorded'}",
         f"SHA-256 of the released parameters: {release.digest or 'not recorded'}",

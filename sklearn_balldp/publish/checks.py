@@ -24,9 +24,9 @@ from ..mechanisms import (
 from ..mechanisms.settings import TUNING
 from ..privacy.noise import EXACT_SAMPLER
 from ..privacy.release import Release
-from ..text import one_line
+from ..text import one_line, percent
 from ..verdicts import CANNOT_CHECK, FAIL, FALSE_ALARM, PASS, WEAK, Check
-from .card import NOTHING_HIDDEN
+from .card import NOTHING_HIDDEN, SAMPLERS, up
 from .folder import folder_checks
 from .model import Published
 
@@ -40,7 +40,7 @@ _HUGE = 1e100
 # Largest relative difference of a replay on another machine. Iterates that are rounded to single
 # precision differ in its last bit where one of them lies between two such numbers.
 _ROUNDING = {"float64": 1e-9, "float32": 1e-6}
-_RECORD = "what is stated is computed again from the bound"
+_RECORD = "all that it states is computed again"
 
 
 def checks_without_rows(
@@ -272,11 +272,10 @@ def size_check(released: Released) -> Check:
     With noise of scale sigma in k values, parameters are no shorter than that noise alone
     (Anderson's inequality), and no longer than it and the longest noiseless ones.
     """
-    name, bound = "size of the weights", released.bound
-    basis = "noise makes parameters no shorter; a noiseless solution is no longer than its proved "
-    basis += "bound"
+    name, bound = "size of the numbers", released.bound
+    basis = "noise makes them no smaller; without it they are no larger than a proved bound"
     if not released.of_one_query or not released.answers:
-        why = "only noise on the parameters themselves tells how long they must be"
+        why = "only of noise on the released numbers themselves is it known how large they must be"
         return Check(name, CANNOT_CHECK, why, basis)
     blocks, longest = (_of_sums if isinstance(bound, Sums) else _of_minimiser)(released, bound)
     level = _LEVEL / (2.0 * len(blocks))
@@ -286,9 +285,10 @@ def size_check(released: Released) -> Check:
         sizes = np.array([np.linalg.norm(block) for block in blocks])
     # Of several blocks, report the one whose length is closest to a limit.
     i = int(np.argmin(np.minimum(sizes / low, high / np.maximum(sizes, 1e-300))))
-    shown = f"length over noise scale {sizes[i]:.4g}, allowed {low[i]:.4g} to {high[i]:.4g}"
+    shown = f"{sizes[i]:.4g} times the scale of the noise, where {low[i]:.4g} to {high[i]:.4g} are "
+    shown += "possible"
     if len(blocks) > 1:
-        shown += f" (the tightest of {len(blocks)} blocks)"
+        shown += f" (the tightest of {len(blocks)} parts)"
     inside = ((sizes >= low) & (sizes <= high)).all()
     return Check(name, PASS if inside else FAIL, shown, basis)
 
@@ -347,15 +347,16 @@ _RADII = {
 def _promise_checks(record: Release) -> Iterator[Check]:
     """What the record promises, and whether it hides next to nothing."""
     guarantee = record.guarantee()
-    shown = (
-        f"mu={record.mu:.4f}: epsilon={guarantee.epsilon:.4g}, delta={record.delta:g} "
-        f"within {record.radius:g} ({record.metric}); epsilon={record.epsilon_full_radius:.4g} at "
-        "full radius"
-    )
+    shown = f"epsilon={up(record.epsilon_full_radius)}, delta={record.delta:g} at any distance"
+    if record.radius < record.full_radius:
+        drawn = ", for the radius that was drawn" if record.radius_epsilon > 0.0 else ""
+        near = f"epsilon={up(guarantee.epsilon)}, delta={record.delta:g} within {record.radius:g} "
+        shown = f"{near}({record.metric}); epsilon={up(record.epsilon_full_radius)} at any distance"
+        shown += drawn
     yield Check("record", PASS, shown, _RECORD)
     if guarantee.advantage > NOTHING_HIDDEN:
         shown = "an attacker who knows all else may tell two records apart, advantage "
-        shown += f"{guarantee.advantage:.4f}"
+        shown += percent(guarantee.advantage)
         yield Check("promise", WEAK, shown, "epsilon and delta of the record")
 
 
@@ -370,8 +371,8 @@ def _statement_checks(record: Release) -> Iterator[Check]:
     )
     shown = "public: labels and class counts are not hidden"
     if record.labels == "protected":
-        shown = "hidden: a change of label is adjacent too"
-    yield Check("labels", PASS, shown, "the record's adjacency")
+        shown = "hidden: the promise covers a change of label too"
+    yield Check("labels", PASS, shown, "what the record promises")
     if record.problem.weighted:
         shown = f"it hides {record.unit_in_words}, {record.n_units} in all"
         shown += ", with weights" if record.has_weights else ""
@@ -388,4 +389,4 @@ def _statement_checks(record: Release) -> Iterator[Check]:
         verdict = PASS
         basis = "what the record states; only the publisher knows whether a copy of the noise was "
         basis += "kept"
-    yield Check("sampler", verdict, record.sampler, basis)
+    yield Check("sampler", verdict, SAMPLERS[record.sampler], basis)

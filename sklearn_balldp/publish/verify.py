@@ -23,11 +23,10 @@ from .steps import NamedEncoder, encoder_for
 #: Lines that an honest model leaves open to whoever has neither its records nor its encoder.
 _NORMAL = (
     "encoder",
-    "further files",
     "name of the column",
-    "noise in the weights",
+    "noise in the numbers",
     "radius",
-    "size of the weights",
+    "size of the numbers",
     "text of the README",
     "unit",
 )
@@ -122,12 +121,20 @@ class Verdict:
                 "start over with a budget of its own."
             )
         counts = ", ".join(f"{len(names)} {verdict}" for verdict, names in named.items() if names)
-        odd = [name for name in named[CANNOT_CHECK] if name not in _NORMAL]
-        normal = "normal there for such a model"
+        return [*notes, f"Lines: {counts}.{self._of_open_lines(named[CANNOT_CHECK])}"]
+
+    def _of_open_lines(self, names: list[str]) -> str:
+        """Whether lines that say CANNOT CHECK are a warning."""
+        # A radius that was read off private records may be one.
+        declared = self.release is not None and self.release.radius_source == "declared"
+        odd = [name for name in names if name not in _NORMAL or (name == "radius" and declared)]
         if odd:
-            normal = f"not normal for such a model at: {', '.join(odd)}"
-        open_ = f" CANNOT CHECK is {normal}." if named[CANNOT_CHECK] else ""
-        return [*notes, f"Lines: {counts}.{open_}"]
+            return f" These CANNOT CHECK lines are not the usual ones, read them: {', '.join(odd)}."
+        if len(names) == 1:
+            return " The CANNOT CHECK line above is a usual one, and no warning."
+        return (
+            " The CANNOT CHECK lines above are the usual ones; none is a warning." if names else ""
+        )
 
 
 def verify(
@@ -204,9 +211,9 @@ def verify(
     if checked is None or not sound:
         return Verdict(tuple(checks), None if checked is None else checked.record)
     if rows is None:
-        shown = "whether the weights carry the stated noise cannot be seen without the rows"
+        shown = "whether they carry the stated noise cannot be seen without the private records"
         basis = "the records' owner can test it (private=, --private)"
-        checks.append(Check("noise in the weights", CANNOT_CHECK, shown, basis))
+        checks.append(Check("noise in the numbers", CANNOT_CHECK, shown, basis))
     else:
         checks += _private_checks(checked.pipeline(weights), rows, others)
     return Verdict(tuple(checks), checked.record, checked)
@@ -285,6 +292,6 @@ def _private_checks(
     try:
         yield from weight_checks(released, records, sound)
     except ValueError as error:
-        yield Check("noise in the weights", CANNOT_CHECK, str(error), "a model as it was", True)
+        yield Check("noise in the numbers", CANNOT_CHECK, str(error), "a model as it was", True)
     for why in odd:
         yield Check("earlier release", CANNOT_CHECK, why, "models as they were", True)

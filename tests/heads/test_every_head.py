@@ -25,7 +25,7 @@ from head_cases import (
 from scipy import stats
 from sklearn.base import clone
 
-from sklearn_balldp import PrivacyAccountant, verify
+from sklearn_balldp import PrivacyAccountant, publish, verify
 from sklearn_balldp.mechanisms import MeanGradient, Records
 from sklearn_balldp.privacy import Release
 
@@ -179,8 +179,8 @@ def test_a_plan_a_fit_and_what_is_read_again_are_one_record(name, owned):
         assert len(plan.class_signal_to_noise) == (0 if "hidden" in name else 3)
         assert "one person (at most 5 records)" in str(release)
         assert (release.guarantee().unit, release.guarantee().most_records) == ("person", 5)
-        assert f"{release.n_units} persons (at most 5 of one person)" in str(release.card())
-        assert "Suppose each record of one person is replaced" in str(release.card())
+        assert f"{release.n_units} persons (at most 5 of one person)" in str(publish.card(release))
+        assert "Suppose each record of one person is replaced" in str(publish.card(release))
     for array in (head.released_.values, *head.released_.answers):
         with pytest.raises(ValueError, match="read-only"):
             array[0] = 1.0
@@ -209,7 +209,7 @@ def test_the_owner_verifies_a_fit(name):
         return
     unit = next(check for check in verdict.checks if check.name == "unit")
     assert "hides one person (at most 5 records)" in unit.found
-    assert "noise in the weights" not in [check.name for check in verdict.checks]
+    assert "noise in the numbers" not in [check.name for check in verdict.checks]
     assert verify(head, private=private | {"groups": np.roll(groups, 1)}).failed
     without = verify(head, private=(X, y))
     (line,) = (check for check in without.checks if check.name == "rows")

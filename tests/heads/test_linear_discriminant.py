@@ -10,6 +10,7 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 from sklearn_balldp import (
     BallDPLinearDiscriminant,
+    publish,
     verify,
 )
 from sklearn_balldp.mechanisms import Statistics
@@ -150,7 +151,7 @@ def test_the_record_and_the_card(digits):
     release = head.release_
     assert "F(r) for the second moment of rows on the sphere" in release.theorem
     assert "radii are distances between rows scaled to one norm" in release.assumptions
-    assert "rows scaled to norm 1" in str(release.card(head))
+    assert "rows scaled to norm 1" in str(publish.card(head))
     assert release.guarantee(0.4).epsilon > release.guarantee(0.2).epsilon
     assert release.epsilon_full_radius == release.guarantee(2.0).epsilon
 

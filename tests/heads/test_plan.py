@@ -1,6 +1,8 @@
 """What a fit would release, before it is made."""
 
 import math
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,8 +13,10 @@ from sklearn_balldp import (
     BallDPLinearDiscriminant,
     BallDPLogisticRegression,
     BallDPRidgePrototype,
+    BallDPSquaredHingeSVC,
     RadiusPolicy,
 )
+from sklearn_balldp.datasets import load_messages
 from sklearn_balldp.mechanisms import MeanGradient, Records, Sums
 from sklearn_balldp.privacy import Noise
 
@@ -108,11 +112,70 @@ def test_no_class_tells_more_than_all_records(n_steps):
     assert plan.signal_to_noise[0] == pytest.approx(max(plan.class_signal_to_noise))
 
 
+#: Epsilon and radius: of few records, and of many.
+FORETOLD = {
+    60: ((0.25, 0.6), (1.0, None), (8.0, 0.6), (2.0, 0.1), (0.5, 0.02)),
+    717: ((0.1, None), (0.02, 0.6), (0.5, 0.6), (2.0, None), (0.1, 0.1)),
+}
+
+
+@pytest.mark.parametrize("n", FORETOLD)
+def test_ratios_of_classes_foretell_the_accuracy_as_the_page_says(n):
+    page = (Path(__file__).parents[2] / "docs" / "choose.md").read_text(encoding="utf-8")
+    said = r"(\d+) % where it was above (\d+), and at most (\d+) % where it was below (0\.\d+)"
+    least, above, most, below = map(float, re.search(said, page).groups())
+    messages = load_messages()
+    places = np.random.default_rng(0).permutation(len(messages.X_train))[:n]
+    X, y = messages.X_train[places], messages.y_train[places]
+    counts, told = np.unique(y, return_counts=True)[1], []
+    for head in (
+        BallDPLogisticRegression,
+        BallDPSquaredHingeSVC,
+        BallDPRidgePrototype,
+        BallDPLinearDiscriminant,
+    ):
+        for epsilon, radius in FORETOLD[n]:
+            own = head(epsilon, radius=radius)
+            ratios = own.plan(*X.shape, counts).class_signal_to_noise
+            told.append(1 if min(ratios) > above else -1 if max(ratios) < below else 0)
+            fits = [own.fit(X, y) for _ in range(3 if told[-1] else 0)]
+            scores = [100.0 * fit.score(messages.X_test, messages.y_test) for fit in fits]
+            assert told[-1] < 1 or np.mean(scores) >= least, (head, epsilon, radius)
+            assert told[-1] > -1 or np.mean(scores) <= most, (head, epsilon, radius)
+    assert min(told.count(1), told.count(-1)) >= 6
+
+
+def test_classes_have_their_names():
+    for classes in (["cat", "dog"], [True, False], [10, 7]):
+        plan = BallDPRidgePrototype(classes=classes).plan(100, D, [60, 40])
+        assert plan.classes == tuple(sorted(classes))
+        shown = [line.split()[:2] for line in str(plan).splitlines()[-2:]]
+        assert shown == [[str(plan.classes[0]), "60"], [str(plan.classes[1]), "40"]]
+        y = [plan.classes[0]] * 60 + [plan.classes[1]] * 40
+        assert (
+            str(BallDPRidgePrototype().plan(100, D, y=y)).splitlines()[-2:]
+            == (str(plan).splitlines()[-2:])
+        )
+    # Of a plan of many classes those are shown that are most at risk.
+    names = [f"class {i}" for i in range(30)]
+    plan = BallDPRidgePrototype(classes=names).plan(465, D, range(1, 31))
+    order = sorted(names)
+    assert f"{order[0]:>8}         1" in str(plan)
+    assert "\x1b" not in str(BallDPRidgePrototype(classes=["a", "\x1b[2J"]).plan(9, D, [4, 5]))
+
+
+def test_a_descent_shows_the_sums_that_it_starts_from():
+    parts = {name: list(plan_of(name).parts) for name in HEADS if "descent" in name}
+    assert parts["descent"] == ["class sums", "second moment", "gradients of the steps"]
+    assert parts["descent from the mean"] == ["sum of all rows", "gradients of the steps"]
+    assert parts["descent from zero"] == ["gradients of the steps"]
+
+
 def test_rare_classes_have_less_left():
     ratios = plan_of("prototypes").class_signal_to_noise
     assert ratios[0] > ratios[1] > ratios[2]
     text = str(head_of("prototypes").plan(N, D, (290, 10, 0)))
-    assert text.splitlines()[-1].split()[:4] == ["2", "0", "0", "lost"]
+    assert text.splitlines()[-1].split()[:5] == ["2", "0", "0", "likely", "lost"]
 
 
 @pytest.mark.parametrize(

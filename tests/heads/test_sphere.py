@@ -19,6 +19,7 @@ from sklearn_balldp import (
     BallDPRidgePrototype,
     RadiusPolicy,
     ReconstructionAuditor,
+    publish,
 )
 from sklearn_balldp.audit.attacks import Candidates, normalised
 from sklearn_balldp.mechanisms import gradients
@@ -96,7 +97,7 @@ def test_the_record_names_the_domain():
         release = on_sphere(name).fit(*rows(N, d=D)).release_
         assert release.domain == "sphere" == release.problem.domain
         assert any("scaled" in line for line in release.assumptions)
-        assert "scaled to norm 2" in release.card()
+        assert "scaled to norm 2" in publish.card(release)
 
 
 def test_prototypes_know_nothing_of_the_sphere():

@@ -3,16 +3,19 @@
 import html.parser
 import math
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from climbing import climbed, into_ball
 from markdown_it import MarkdownIt
+from record_kinds import KINDS, made
 from scipy.stats import norm
 from sklearn.base import clone
 from sklearn.decomposition import PCA, TruncatedSVD
 from sklearn.frozen import FrozenEstimator
 from sklearn.kernel_approximation import RBFSampler
+from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, Normalizer, StandardScaler
 
@@ -22,6 +25,8 @@ from sklearn_balldp import (
     BallDPRidgePrototype,
     RadiusPolicy,
     ReconstructionAuditor,
+    compose_releases,
+    publish,
 )
 from sklearn_balldp.publish.card import CANDIDATES, FALSE_POSITIVE_RATES, down, up
 from sklearn_balldp.publish.steps import step_of
@@ -39,6 +44,8 @@ def data():
 HEADS = {
     "prototypes": BallDPRidgePrototype(2.0, radius=0.5),
     "protected": BallDPRidgePrototype(2.0, protect_labels=True, classes=range(3)),
+    "protected ball": BallDPRidgePrototype(2.0, radius=1.8, protect_labels=True, classes=range(3)),
+    "any distance": BallDPRidgePrototype(2.0),
     "private radius": BallDPRidgePrototype(2.0, radius=RadiusPolicy(source="private", epsilon=0.5)),
     "descent": BallDPLogisticRegression(2.0, radius=0.5, mechanism="gradient"),
 }
@@ -65,7 +72,7 @@ def cells(markdown):
 @pytest.mark.parametrize("name", HEADS)
 def test_numbers_of_the_table_are_upper_bounds(name):
     release = fitted(name).release_
-    head, _, *rows = cells(release.card())
+    head, _, *rows = cells(publish.card(release))
     radii = [r for r in (release.radius, 2 * release.radius) if r < 2.0] + [2.0]
     assert len(head) == 1 + len(radii)
     table = {first: rest for first, *rest in rows}
@@ -81,7 +88,9 @@ def test_numbers_of_the_table_are_upper_bounds(name):
             # A larger ball promises no more than the declared one, whose radius may be drawn.
             shares[name] = max(release.certificate(1 / m), release.certificate(1 / m, radius))
         for what, share in shares.items():
-            shown = float(table[what][i].removesuffix(" %")) / 100
+            # Of candidates with any labels there is one column: the radius says nothing.
+            *_, last = given = table[what]
+            shown = float((given[i] if i < len(given) else last).removesuffix(" %")) / 100
             assert share <= shown + 1e-12
             assert shown <= share + 0.0011
 
@@ -110,14 +119,14 @@ def test_proofs_of_the_publishers_own_are_named(release_of):
     release = release_of("hinge descent")
     assert release.accepted == ("mine:Query",)
     said = "the sensitivity of mine:Query is as the publisher states; nobody else has checked it"
-    assert said in release.card()
-    assert "nobody else" not in release_of("descent").card()
-    said = "versions of one person's records with the same labels."
-    assert said in release_of("persons").card()
+    assert said in publish.card(release)
+    assert "nobody else" not in publish.card(release_of("descent"))
+    said = "candidates for the records of one person, with the same labels, each record inside"
+    assert said in publish.card(release_of("persons"))
 
 
 def test_records_of_every_kind_have_a_card(release):
-    card = release.card()
+    card = publish.card(release)
     assert card.startswith(f"# Privacy card of a {release.head}\n")
     assert release.bound.what in card
     assert sections(card)[0] == ("NOT PRIVATE" if release.private is False else "In short")
@@ -166,7 +175,7 @@ PAGE = {"html", "head", "meta", "title", "style", "body", "h1", "h2", "p", "ul",
 
 @pytest.mark.parametrize("name", HEADS)
 def test_markdown_and_html_say_the_same(name):
-    card = fitted(name).release_.card()
+    card = publish.card(fitted(name).release_)
     page = Text(card.to_html())
     assert page.tags == {*PAGE, "table", "thead", "tbody", "tr", "th", "td"}
     shown = re.sub(r"\\(.)", r"\1", re.sub(r"(?m)^(#+|-|\| ---.*)|\|", " ", card)).split()
@@ -186,7 +195,7 @@ def test_marks_of_names_stay_text(name):
     """Of an encoder and of a step: in Markdown, with or without what hubs add, and in HTML."""
     head = BallDPRidgePrototype(2.0, encoder=name)
     model = Pipeline([(name.replace("__", ""), Normalizer()), ("head", head)]).fit(*data())
-    card = head.release_.card(model)
+    card = publish.card(model)
     words, added = name.split(), MarkdownIt("gfm-like", {"html": True, "linkify": False})
     for page in (card.to_html(), added.render(card)):
         text = Text(page)
@@ -204,24 +213,33 @@ def test_model_and_audit():
     head = BallDPRidgePrototype(2.0, radius=1.5).fit(X[:160], y[:160])
     audit = ReconstructionAuditor(FrozenEstimator(head), n_candidates=4, n_supports=2)
     audit.fit(X[:160], y[:160], X[160:], y[160:])
-    card = head.release_.card(head, audit)
+    card = publish.card(head, audit)
     text = card
     assert "the model at hand has these parameters" in text
     assert "not for publication" in text
     assert "check of the scale of the noise: PASS" in text
     # Both ends of the interval are rounded outward.
     audit.success_interval_["clopper_pearson"] = (0.1234, 0.5678)
-    assert "(12.3 % to 56.8 %)" in head.release_.card(head, audit)
+    assert "(12.3 % to 56.8 %)" in publish.card(head, audit)
     assert head.release_.digest in text
     # What is meant for publication holds none of it.
-    assert "candidate was named" not in head.release_.card(head)
-    assert "not for publication" not in head.release_.card(head)
-    other = clone(head).fit(X[:160], y[:160])
-    assert "does NOT have" in head.release_.card(other)
+    assert "candidate was named" not in publish.card(head)
+    assert "not for publication" not in publish.card(head)
+    other = clone(head).fit(X[:160], y[:160]).released_
+    head.released_ = replace(head.released_, values=other.values)
+    assert "does NOT have" in publish.card(head)
+    # Of a record alone nothing is said of parameters or steps.
+    assert "the model at hand" not in publish.card(head.release_)
+
+
+@pytest.mark.parametrize("model", [LogisticRegression(), BallDPRidgePrototype(), None, 3])
+def test_what_has_no_card(model):
+    with pytest.raises(ValueError, match="expected a fitted Ball-DP head"):
+        publish.card(model)
 
 
 def test_files(tmp_path):
-    card = fitted("prototypes").release_.card()
+    card = publish.card(fitted("prototypes").release_)
     for ending in ("md", "html"):
         card.save(tmp_path / f"card.{ending}")
         text = (tmp_path / f"card.{ending}").read_text(encoding="utf-8")
@@ -238,7 +256,7 @@ def test_words_follow_the_advantage():
     ):
         X, y = data()
         release = BallDPRidgePrototype(epsilon, radius=0.5).fit(X, y).release_
-        assert said in release.card()
+        assert said in publish.card(release)
     assert release.guarantee().advantage > 0.5
 
 
@@ -249,18 +267,18 @@ def test_the_distance_is_that_of_rows_as_the_head_sees_them():
     plain = head.fit(X, y)
     said = "rows as the head sees them"
     # Without a model nobody knows whether steps come before its head.
-    assert said in plain.release_.card()
+    assert said in publish.card(plain.release_)
     nothing = make_pipeline("passthrough", clone(head)).fit(X, y)
-    for model, own in ((plain, plain), (nothing, nothing[-1])):
-        assert "(euclidean distance between rows)" in own.release_.card(model)
-        assert "head sees" not in own.release_.card(model)
+    for model in (plain, nothing):
+        assert "(euclidean distance between rows)" in publish.card(model)
+        assert "head sees" not in publish.card(model)
     unit = make_pipeline(Normalizer(), clone(head)).fit(X, y)
-    text = unit[-1].release_.card(unit)
+    text = publish.card(unit)
     assert said in text
     assert "How far apart they are before is not known: normalizer may" in text
     for step in (StandardScaler(), MaxAbsScaler(), MinMaxScaler(), PCA(3), TruncatedSVD(3)):
         model = make_pipeline(step, clone(head)).fit(X, y)
-        text = model[-1].release_.card(model)
+        text = publish.card(model)
         before = float(re.search(r"Two rows within ([0-9.e-]+) of each other", text)[1])
         # Pairs in every direction, as far apart as the card says, are at most the radius apart.
         rng = np.random.default_rng(0)
@@ -283,7 +301,7 @@ def test_rows_are_scaled_to_the_sphere_after_the_steps():
     units = model[0].transform(near)
     units /= np.linalg.norm(units, axis=1, keepdims=True)
     assert np.linalg.norm(near[0] - near[1]) < 0.01 < 1.99 < np.linalg.norm(units[0] - units[1])
-    text = model[-1].release_.card(model)
+    text = publish.card(model)
     assert "of each other before these steps" not in text
     assert "before is not known: the scaling to norm 1 after them may" in text
 
@@ -305,33 +323,96 @@ def test_random_features_stretch_no_further_than_the_card_says():
 @pytest.mark.parametrize("name", HEADS)
 def test_three_lines_come_first_and_are_bounds(name):
     release = fitted(name).release_
-    hidden, gains, left = points(release.card())
-    near = float(re.search(r"at most (\S+) away", hidden)[1])
-    assert near <= release.radius <= near * 1.01
+    hidden, gains, left = points(publish.card(release))
+    near = re.search(r"at most (\S+) away", hidden)
+    # No two rows are further apart than the largest radius: nothing is left to be said.
+    assert (near is None) == (release.radius == 2.0) == ("larger changes" not in left)
+    if near is not None:
+        assert float(near[1]) <= release.radius <= float(near[1]) * 1.01
     named = re.search(r"with probability (\S+ %) at most", gains)[1]
     assert 100 * release.certificate(0.1) <= float(named.removesuffix(" %"))
     # One number, and one way to round it: here, in the table and on the terminal.
-    table = {first: cells for first, *cells in cells(release.card())}
+    table = {first: cells for first, *cells in cells(publish.card(release))}
     assert named == percent(release.certificate(0.1))
     assert named == table["names the right one of 10 candidates"][0]
     assert ("labels" in left) == (release.labels == "public")
-    assert ("any of another label" in hidden) == (release.labels == "protected")
+    protected = release.labels == "protected"
+    assert ("different label" in hidden or "whatever its label" in hidden) == protected
+    assert ("of any labels" in gains) == ("of one label" not in gains) == protected
+
+
+def every_card():
+    """Cards of all kinds of records, at their radius and at the largest there is."""
+    for name in KINDS:
+        release = made(name)
+        yield release, publish.card(release)
+        whole = replace(release.problem, radius=release.full_radius)
+        if release.bound.mu(whole, whole.diameter) < 20.0:
+            release = replace(release, problem=whole)
+            yield release, publish.card(release)
+
+
+def test_nothing_is_hidden_where_a_seed_drew_the_noise():
+    for release, card in every_card():
+        first = points(card, next(title for title in sections(card) if "short" in title))[0]
+        seeded = release.private is False
+        assert ("NOT PRIVATE" in card) == seeded
+        assert first.startswith("Not private, because of the seed." if seeded else "Hidden: ")
+        assert ("without the seed" in card) == seeded
+
+
+def test_nothing_is_further_away_than_the_largest_distance():
+    for release, card in every_card():
+        anywhere = release.radius == release.full_radius
+        assert ("further away" in card) == ("larger changes" in card) == (not anywhere)
+        # A ball that holds all rows holds all candidates.
+        assert "inside one ball" not in card or not anywhere
+        assert ("around a possible" in card) == ("inside one ball" in card)
+
+
+def test_a_card_speaks_of_whom_its_numbers_hide():
+    """Above its tables too: all records of one person, or one record."""
+    for release, card in every_card():
+        person = release.unit == "person"
+        assert ("Two versions of one person's records" in card) == person
+        assert ("Two records" in card) == (not person)
+        assert ("candidates for the records of one person" in card) == person
+        assert ("several persons at once" in card) == person
+
+
+@pytest.mark.parametrize("radii", [(0.3, 0.6), (0.6, 0.6), (0.1, None)])
+def test_models_add_up_at_one_distance(radii):
+    """Of mu at the distances promised a root of squares is too little."""
+    releases = [BallDPRidgePrototype(2.0, radius=r).fit(*data()).release_ for r in radii]
+    tables = [{first: row for first, *row in cells(publish.card(r))} for r in releases]
+    columns = [dict(zip(t["distance"], t["mu (Gaussian DP)"], strict=True)) for t in tables]
+    # The one column that every card has.
+    [shared] = {*columns[0]} & {*columns[1]} & {"any (up to 2)"}
+    total = compose_releases(releases, radius=2.0).mu
+    assert math.hypot(*(float(column[shared]) for column in columns)) >= total * (1 - 1e-12)
+    own = math.hypot(*(release.mu for release in releases))
+    assert (own < 0.9 * compose_releases(releases, radius=max(r or 2.0 for r in radii)).mu) == (
+        radii[0] != radii[1]
+    )
+    words = publish.card(releases[0])
+    assert "add up at one common distance" in words
+    assert "mu1^2" not in words.replace("sqrt(mu1^2 + mu2^2 + ...) there", "")
 
 
 def test_a_radius_is_shown_in_three_digits_with_its_meaning():
     def hidden(radius):
         release = BallDPRidgePrototype(2.0, radius=radius).fit(*data()).release_
-        return points(release.card())[0]
+        return points(publish.card(release))[0]
 
     assert "at most 0.612 away (30 % of the largest distance" in hidden(0.6129)
-    assert "at most 2 away (no two records are further apart)" in hidden(None)
+    assert hidden(None).endswith("was swapped for another: any of the same label.")
     assert "at most 0.00123 away (less than a hundredth" in hidden(0.00123)
 
 
 def test_the_first_line_promises_no_more_than_there_is():
-    weak = BallDPRidgePrototype(100.0, radius=0.5).fit(*data()).release_.card()
+    weak = publish.card(BallDPRidgePrototype(100.0, radius=0.5).fit(*data()))
     assert points(weak)[0].startswith("Next to nothing is hidden")
     declared = BallDPRidgePrototype(2.0, radius=RadiusPolicy(source="declared")).fit(*data())
-    card = declared.release_.card()
+    card = publish.card(declared)
     assert "may be public" in points(card)[0]
     assert "This holds on one condition" in card

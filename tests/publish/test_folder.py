@@ -178,7 +178,7 @@ def test_other_files_are_a_note(copied):
     assert note.verdict == "CANNOT CHECK"
     assert "LICENSE" in note.found
     assert ".git," in note.found
-    assert "is normal there" in str(verdict)
+    assert "not the usual ones, read them: further files." in str(verdict)
     assert load(copied)
 
 
@@ -317,7 +317,7 @@ def test_another_version_is_no_forgery(copied, monkeypatch):
     replaced("README.md", "In short", "Briefly")(copied)
     assert line(verify(copied), "README.md").verdict == "CANNOT CHECK"
     assert "do not trust it" in line(verify(copied), "README.md").found
-    assert "not normal for such a model at: README.md" in str(verify(copied))
+    assert "not the usual ones, read them: README.md." in str(verify(copied))
 
 
 @pytest.mark.parametrize("missing", ["model.safetensors", "release.json", "config.json"])

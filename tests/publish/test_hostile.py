@@ -26,6 +26,7 @@ from sklearn_balldp import (
     BallDPSquaredHingeSVC,
     GradientPerturbation,
     RadiusPolicy,
+    publish,
 )
 from sklearn_balldp.command import main
 from sklearn_balldp.encoders import SentenceEncoder
@@ -361,10 +362,10 @@ def test_texts_of_a_record_are_shown_escaped(honest):
                 Release.from_dict(own)
             continue
         release = Release.from_dict(own)
-        for page in (release.card().to_html(), release._repr_html_()):
+        for page in (publish.card(release).to_html(), release._repr_html_()):
             assert "<b>" not in page
             assert "&lt;b&gt;" in page
-        assert r"\<b\>\|\`\*\_\[x\](y)" in str(release.card())
+        assert r"\<b\>\|\`\*\_\[x\](y)" in str(publish.card(release))
 
 
 # Generators -------------------------------------------------------------------------------------
@@ -423,7 +424,7 @@ def check_end(folder):
     with contextlib.suppress(ValueError):
         load(folder, encoder=SentenceEncoder("own"))
     with contextlib.suppress(ValueError):
-        str(Release.from_dict(json.loads((folder / "release.json").read_bytes())).card())
+        str(publish.card(Release.from_dict(json.loads((folder / "release.json").read_bytes()))))
     assert time.process_time() - begin < SECONDS
     assert peak_memory() - BEFORE < BYTES
     return status, lines

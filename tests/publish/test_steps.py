@@ -14,7 +14,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, Normalizer, StandardScaler
 from sklearn.random_projection import GaussianRandomProjection
 
-from sklearn_balldp import BallDPRidgePrototype, verify
+from sklearn_balldp import BallDPRidgePrototype, publish, verify
 from sklearn_balldp.command import main
 from sklearn_balldp.encoders import ImageEncoder, SentenceEncoder
 from sklearn_balldp.publish import load, save
@@ -232,7 +232,7 @@ def test_scales_of_any_size_stop_nothing(tmp_path, scales):
     steps = tuple(Step("affine", {}, held) for held in arrays)
     model = replace(Published.of(own), steps=steps)
     assert not model.faults()
-    assert "before is not known" in str(own.release_.card(model.pipeline()))
+    assert "before is not known" in str(publish.card(model.pipeline()))
 
 
 def test_no_place_of_a_stranger_is_opened(tmp_path):

@@ -4,6 +4,7 @@ import copy
 import dataclasses
 import json
 import pickle
+import re
 from fractions import Fraction
 from functools import cache
 
@@ -158,7 +159,7 @@ def test_a_digest_made_anew_leaves_the_size_or_the_transcript():
     for name in HEADS:
         head = fitted(name)
         garbage(head)
-        line = "transcript" if name in DESCENTS else "size of the weights"
+        line = "transcript" if name in DESCENTS else "size of the numbers"
         assert failed(verify(sealed(head))) == [line]
 
 
@@ -239,6 +240,44 @@ def test_delta_and_radius():
     assert failed(verify(seeded)) == ["radius"]
 
 
+#: Words that are nobody's but an author's.
+JARGON = ("mu=", "cells of a grid", "adjacen", "full radius", "noise scale", "blocks")
+READERS = {
+    "ball": {},
+    "any distance": {"radius": None},
+    "private radius": {"radius": RadiusPolicy(source="private", epsilon=0.3)},
+    "protected": {"protect_labels": True, "classes": range(K)},
+}
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_the_first_line_states_what_is_promised_and_no_less(name, tmp_path):
+    head = fresh("prototypes", **READERS[name])
+    release = head.release_
+    found = line(verify(head), "record").found
+    stated = [float(number) for number in re.findall(r"epsilon=([\d.]+)", found)]
+    promised = [release.guarantee().epsilon, release.epsilon_full_radius]
+    for shown, epsilon in zip(stated, promised[-len(stated) :], strict=True):
+        assert epsilon * (1.0 - 1e-12) <= shown <= epsilon * 1.001
+    assert (len(stated) == 1) == (release.radius == release.full_radius)
+    # Beside an epsilon of everything there is no number of the parameters alone.
+    assert ("for the radius that was drawn" in found) == (name == "private radius")
+    assert not [
+        line
+        for line in str(verify(save(head, tmp_path / "model"))).splitlines()
+        if any(word in line for word in JARGON)
+    ]
+
+
+def test_what_is_usual_and_what_to_read(tmp_path):
+    X, y = data()
+    usual = "The CANNOT CHECK lines above are the usual ones; none is a warning."
+    assert str(verify(fitted("prototypes"))).endswith(usual)
+    declared = BallDPRidgePrototype(4.0, radius=RadiusPolicy(source="declared")).fit(X, y)
+    # It holds only if the radius may be public, which is for the reader to ask.
+    assert str(verify(declared)).endswith("not the usual ones, read them: radius.")
+
+
 @pytest.mark.parametrize("model", [LogisticRegression(), BallDPRidgePrototype(), None, 3])
 def test_what_is_no_model(model):
     with pytest.raises(ValueError, match="expected a fitted Ball-DP head"):
@@ -307,7 +346,7 @@ def test_settings_that_the_record_follows(name, params, tmp_path):
         assert ("priors" in lines(verdict)) == isinstance(params.get("priors"), list)
         assert ("class_embeddings" in lines(verdict)) == ("class_embeddings" in params)
     assert verify(head).release == head.release_
-    assert lines(verify(head))["noise in the weights"] == "CANNOT CHECK"
+    assert lines(verify(head))["noise in the numbers"] == "CANNOT CHECK"
     scores = Published.of(head).head().decision_function(data()[0])
     np.testing.assert_array_equal(scores, head.decision_function(data()[0]))
 
