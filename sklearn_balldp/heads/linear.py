@@ -47,10 +47,10 @@ class BaseLinearClassifier(BaseBallDPClassifier):
         (:class:`.GradientPerturbation`) adds it to class sums, and then to the gradients of a
         descent that starts from them. "output" (:class:`.OutputPerturbation`) adds it to the
         certified minimiser, as the paper does. "auto" takes "output" only if its noise would be
-        small at ``alpha``, or at ``0.3 / n_samples`` if that is None: for 1,000 rows or more, of 384
-        features, at epsilon 8 only for a radius below 0.006. Elsewhere "gradient" is more accurate
-        by far. The record names the choice. Pass an object to set its parameters, or another
-        mechanism.
+        small at ``alpha``, or at ``0.3 / n_samples`` if that is None: for 1,000 rows or more, of
+        384 features, at epsilon 8 only for a radius below 0.006. Elsewhere "gradient" is more
+        accurate by far. The record names the choice. Pass an object to set its parameters, or
+        another mechanism.
     alpha : float or None, default=None
         Strength of the regularisation, which pulls the weights towards zero. Leave it at None with
         noise on gradients, which needs none (None is 0): alpha saves no noise there, and the model
