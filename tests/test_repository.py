@@ -14,6 +14,9 @@ import yaml
 from sklearn.datasets import load_iris
 
 import sklearn_balldp
+from sklearn_balldp import BallDPRidgePrototype, publish
+from sklearn_balldp.command import main
+from sklearn_balldp.heads import HEADS
 from sklearn_balldp.publish import save
 
 ROOT = Path(__file__).parents[1]
@@ -70,6 +73,66 @@ def test_the_readme_has_two_commands_and_names_files_that_exist():
         assert (ROOT / path).exists(), path
     for path in re.findall(r"`([A-Z]+\.md)`", text):
         assert (ROOT / path).exists(), path
+
+
+PAGES = ["README", "SECURITY", "CONTRIBUTING", "CHANGELOG", "CODE_OF_CONDUCT", "benchmarks/README"]
+
+
+def anchors_of(path):
+    """Names of the headings of a page, as hubs and the site make them."""
+    titles = re.findall(r"^#+ (.*)$", path.read_text(), re.M)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).strip().replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_outside_of_the_site_lead_somewhere(page):
+    path = ROOT / f"{page}.md"
+    for link in re.findall(r"\]\(([^)\s]+)\)", path.read_text()):
+        place, _, anchor = link.partition("#")
+        if "://" not in link and not link.startswith("mailto:"):
+            target = path.parent / place if place else path
+            assert target.exists(), link
+            assert not anchor or anchor in anchors_of(target), link
+
+
+def test_the_page_of_security_links_the_list_of_what_no_check_finds():
+    place, anchor = re.search(
+        r"the docs say it cannot find\]\(([^#)]+)#([^)]+)\)", (ROOT / "SECURITY.md").read_text()
+    ).groups()
+    assert anchor in anchors_of(ROOT / place)
+    title = anchor.replace("-", ".{1,2}")
+    section = re.split(f"(?i)\n## {title}\n", (ROOT / place).read_text())[1].split("\n## ")[0]
+    assert "passed, because somebody lied cleverly" in section
+    assert section.count("\n- ") == 4
+
+
+def test_the_changelog_names_files_that_exist():
+    text = (ROOT / "CHANGELOG.md").read_text()
+    for path in re.findall(r"`([\w.]+/[\w./]+\.(?:py|md|csv))`", text):
+        assert (ROOT / path).exists() or (ROOT / "sklearn_balldp" / path).exists(), path
+
+
+def test_pages_know_the_default_of_the_radius():
+    """No ball is hidden by default in Python, and the command has no default."""
+    assert {head().radius for head in HEADS.values()} == {None}
+    for page in ("README.md", "docs/protection.md"):
+        text = (ROOT / page).read_text()
+        assert "default in Python" in text
+        assert not re.search(r"By default it hides|Ball-DP \(default\)", text)
+    with pytest.raises(SystemExit):
+        main(["plan", "rows.csv", "--embedding", "e", "--label", "l", "--epsilon", "1"])
+
+
+def test_the_readme_promises_no_more_than_its_card():
+    """At its epsilon, 4, an attacker can often tell two records apart."""
+    readme = (ROOT / "README.md").read_text()
+    head = BallDPRidgePrototype(4.0, radius=0.6).fit(*load_iris(return_X_y=True))
+    assert "BallDPLogisticRegression(epsilon=4.0, radius=0.6)" in readme
+    assert "can often tell" in publish.card(head)
+    assert "hardly" not in readme
+    # A certificate is about candidates near one possible record.
+    before = readme.partition(">>> round(head.release_.certificate")[0].splitlines()[-1]
+    assert "within 0.6 of one possible record" in before
 
 
 #: What would fetch the package by its name, from an index where that name is nobody's yet.

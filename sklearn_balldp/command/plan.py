@@ -10,7 +10,7 @@ from ..encoders import BaseEncoder
 from ..heads.plan import AT_RISK, LOST
 from ..privacy.release import Release
 from ..progress import shown
-from ..publish.card import NOTHING_HIDDEN, candidates_of
+from ..publish.card import NOTHING_HIDDEN, candidates_of, down, up
 from ..text import one_line, percent
 from .job import CANDIDATES, Job, prepare
 from .public import foretold
@@ -41,11 +41,11 @@ def describe(job: Job) -> str:
     if records.owners is not None:
         lines.append(f"Owners    {release.n_units:,}; all records of one are hidden together")
     anywhere = release.radius >= 2.0
-    distance = "any distance" if anywhere else f"{release.radius:.4g}"
+    distance = "any distance" if anywhere else down(release.radius)
     certificate = percent(release.certificate(1.0 / CANDIDATES))
     lines += [
         f"Radius    {distance} between unit rows: it hides {_hidden(release, anywhere)}",
-        f"Promise   epsilon {release.epsilon:.4g}, delta {release.delta:g}, labels "
+        f"Promise   epsilon {up(release.epsilon)}, delta {release.delta:g}, labels "
         f"{release.labels}",
         f"{_BELOW}who knows all else, and holds {CANDIDATES} equally likely "
         f"{candidates_of(release)},",
@@ -55,7 +55,7 @@ def describe(job: Job) -> str:
     if job.seconds is not None:
         lines.append(f"Time      {math.ceil(job.seconds / 60.0)} min or less to embed the records")
     if release.guarantee().advantage > NOTHING_HIDDEN:
-        lines.append(f"Warning   epsilon {release.epsilon:.4g} hides next to nothing: lower it")
+        lines.append(f"Warning   epsilon {up(release.epsilon)} hides next to nothing: lower it")
     return "\n".join(lines)
 
 

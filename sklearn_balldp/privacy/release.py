@@ -16,7 +16,7 @@ from .._version import __version__
 from ..adjacency import METRICS
 from ..encoder_name import same_encoder
 from ..pipelines import parts_of
-from ..text import one_line
+from ..text import DOWN, UP, one_line, rounded
 from .bounds import Blocks, Bound, as_float_or_tuple, check_rising
 from .contradictions import ROUNDING, check
 from .digest import parameters_digest, record_digest
@@ -520,7 +520,7 @@ class Release:
         }
         spent = ""
         if self.radius_epsilon > 0.0:
-            spent = f"; with the radius epsilon={self.guarantee().epsilon:.4g}"
+            spent = f"; with the radius epsilon={_up(self.guarantee().epsilon)}"
         parts = "prototypes" if self.head == _PROTOTYPES else self.bound.parts
         return [
             ("head", self.head),
@@ -535,13 +535,13 @@ class Release:
             ("labels", self.labels),
             (
                 "guarantee",
-                f"epsilon={self.epsilon:g}, delta={self.delta:g} (mu={self.mu:.4f}, "
-                f"zCDP rho={self.rho:.4f}){spent}",
+                f"epsilon={self.epsilon:g}, delta={self.delta:g} (mu={_up(self.mu)}, "
+                f"zCDP rho={_up(self.rho)}){spent}",
             ),
             *self.weight_rows(),
-            ("at full radius", f"epsilon={self.epsilon_full_radius:.4g}, labels {self.labels}"),
-            ("sensitivity", f"{_range(self.sensitivity, parts)}; {self.theorem}"),
-            ("noise scale", f"{_range(self.sigma, parts)}; {self.sampler}"),
+            ("at full radius", f"epsilon={_up(self.epsilon_full_radius)}, labels {self.labels}"),
+            ("sensitivity", f"{_range(self.sensitivity, parts, UP)}; {self.theorem}"),
+            ("noise scale", f"{_range(self.sigma, parts, DOWN)}; {self.sampler}"),
             ("private", private.get(str(self.private), str(self.private))),
             ("assumes", "; ".join(self.assumptions)),
             (
@@ -625,10 +625,16 @@ def _check_follows(said: Follows, computed: Follows) -> None:
             )
 
 
-def _range(values: Blocks, parts: str) -> str:
+def _up(value: float) -> str:
+    """A bound in four digits, never below it."""
+    return rounded(value, 4, UP) if math.isfinite(value) else "infinite"
+
+
+def _range(values: Blocks, parts: str, way: str) -> str:
+    """Of sensitivities no less than there is, of noise scales no more."""
     if isinstance(values, float):
-        return f"{values:.4g}"
+        return rounded(values, 4, way) if math.isfinite(values) else "infinite"
     if not values:
         return f"one for each of its {parts}, which depends on released values"
-    ends = dict.fromkeys(f"{end:.4g}" for end in (min(values), max(values)))
+    ends = dict.fromkeys(rounded(end, 4, way) for end in (min(values), max(values)))
     return f"{' to '.join(ends)} over {len(values)} {parts}"

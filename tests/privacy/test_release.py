@@ -5,6 +5,7 @@ import dataclasses
 import json
 import math
 import pickle
+import re
 
 import numpy as np
 import pytest
@@ -24,6 +25,30 @@ from sklearn_balldp.privacy.noise import SEEDED_SAMPLER
 
 def is_descent(release):
     return release.mechanism == "gradient"
+
+
+# In words -------------------------------------------------------------------------------------
+
+
+def test_what_is_shown_is_a_bound(release):
+    """In four digits: no less than is promised, and no more noise than there is."""
+    text = str(release)
+
+    def number(pattern):
+        return float(re.search(pattern + r"([\d.e+-]+)", text)[1])
+
+    for found, value in (
+        (number(r"\(mu="), release.mu),
+        (number("zCDP rho="), release.rho),
+        (number("at full radius +epsilon="), release.epsilon_full_radius),
+    ):
+        assert value * (1 - 1e-12) <= found <= value * 1.001
+    if release.radius_epsilon:
+        epsilon = release.guarantee().epsilon
+        assert epsilon * (1 - 1e-12) <= number("with the radius epsilon=") <= epsilon * 1.001
+    if release.sigma:
+        assert number("noise scale +") <= np.min(release.sigma) * (1 + 1e-12)
+        assert number("sensitivity +") >= np.min(release.sensitivity) * (1 - 1e-12)
 
 
 # JSON -------------------------------------------------------------------------------------------
