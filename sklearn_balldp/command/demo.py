@@ -17,7 +17,7 @@ from ..heads import BallDPLogisticRegression
 from ..publish import save, verify
 from ..publish.files import written_as_a_whole
 from ..text import percent
-from .records import InputError
+from .options import InputError
 
 #: The smallest shows what a ball saves, the largest that little is left to save.
 EPSILONS = (0.25, 1.0, 4.0)
@@ -39,12 +39,6 @@ _CONTENT = f"""\
 {MODEL}/        a model of the messages, as it would be published
 """
 _ENCODER = "sentence-transformers/all-MiniLM-L6-v2, rounded to eight bits"
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Options of demo."""
-    folder = "folder to make, or to make again (default: balldp-demo)"
-    parser.add_argument("--out", type=Path, default=Path("balldp-demo"), metavar="DIR", help=folder)
 
 
 def demo(options: argparse.Namespace) -> None:

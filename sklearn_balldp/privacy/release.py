@@ -15,7 +15,6 @@ from .._parameters import check_whole, is_real
 from .._version import __version__
 from ..adjacency import METRICS
 from ..encoder_name import same_encoder
-from ..pipelines import parts_of
 from ..text import one_line
 from .bounds import Blocks, Bound, as_float_or_tuple
 from .contradictions import ROUNDING, check
@@ -327,6 +326,9 @@ class Release:
 
         False as well for a model that is, or holds, no Ball-DP head.
         """
+        # Models are estimators, which nothing else of this room needs.
+        from ..pipelines import parts_of
+
         parts = parts_of(model)
         parameters = getattr(parts.head, "released_parameters", None)
         if parameters is None or parameters_digest(parameters()) != self.digest:
