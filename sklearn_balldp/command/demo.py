@@ -15,7 +15,7 @@ from sklearn.utils import Bunch
 from ..datasets import load_messages
 from ..heads import BallDPLogisticRegression
 from ..publish import save, verify
-from ..publish.files import written_as_a_whole
+from ..publish.files import check_place, written_as_a_whole
 from ..text import percent
 from .options import InputError
 
@@ -82,12 +82,13 @@ def demo(options: argparse.Namespace) -> None:
 
 
 def _check_replaceable(folder: Path) -> None:
-    """Only a folder that a demo wrote may be replaced."""
+    """Only a folder that is empty, or that a demo wrote, may be written into."""
+    check_place(folder)
     if not folder.exists() and not folder.is_symlink():
         return
     names = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
     ours = names == FILES and (folder / README).read_text("utf-8", "replace").startswith(_MARK)
-    if folder.is_symlink() or not ours:
+    if folder.is_symlink() or not (ours or (folder.is_dir() and not names)):
         raise InputError(f"--out {folder} exists, and is no demo's alone; name another folder.")
 
 
