@@ -50,7 +50,7 @@ def _run(options: argparse.Namespace) -> int:
         verdict = getattr(module, options.command)(options)
         if verdict is not None:
             status = int(verdict.failed)
-            print(verdict, flush=True)
+            print(in_options(str(verdict)), flush=True)
         return status
     except BrokenPipeError:
         # Whoever reads has seen enough; but a model may not have been written.

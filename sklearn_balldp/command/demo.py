@@ -17,7 +17,7 @@ from ..heads import BallDPLogisticRegression
 from ..publish import save, verify
 from ..publish.files import check_place, written_as_a_whole
 from ..text import percent
-from .options import InputError
+from .options import InputError, in_options
 
 #: The smallest shows what a ball saves, the largest that little is left to save.
 EPSILONS = (0.25, 1.0, 4.0)
@@ -71,7 +71,7 @@ def demo(options: argparse.Namespace) -> None:
         f"{place / NEW},\n"
         f"          {place / README} and the folder {place / MODEL} (the ball at epsilon "
         f"{CHOSEN:g})\n"
-        f"Checked   balldp verify {model}\n\n{verify(place / MODEL)}\n\n"
+        f"Checked   balldp verify {model}\n\n{in_options(str(verify(place / MODEL)))}\n\n"
         f"Next      balldp predict {model} {new} --out labelled.csv\n"
         f"          balldp train {messages} --embedding embedding --label topic "
         f"--radius {RADIUS:g} --epsilon 2 --out model\n"

@@ -205,7 +205,7 @@ def verify(
         return Verdict(tuple(checks), None if checked is None else checked.record)
     if rows is None:
         shown = "whether the weights carry the stated noise cannot be seen without the rows"
-        basis = "the records' owner can test it (private=, --private)"
+        basis = "the records' owner can test it (private=)"
         checks.append(Check("noise in the weights", CANNOT_CHECK, shown, basis))
     else:
         checks += _private_checks(checked.pipeline(weights), rows, others)
@@ -246,8 +246,8 @@ def _private_checks(
     for name, step in steps:
         basis = "the model's own steps"
         if isinstance(step, NamedEncoder):
-            shown = f"{step.identity} made them: pass the weights that you trust (encoder=, "
-            yield of_rows(CANNOT_CHECK, f"{shown}--encoder)", basis)
+            shown = f"{step.identity} made them: pass the weights that you trust (encoder=)"
+            yield of_rows(CANNOT_CHECK, shown, basis)
             return
         try:
             X = step.transform(X)
