@@ -202,12 +202,26 @@ def _one_column(X: Any) -> Any:
     return columns[0]
 
 
+@contextlib.contextmanager
+def _no_bars() -> Iterator[None]:
+    """Without the bars of transformers, which would stand among the lines of a command."""
+    bars = import_module("transformers.utils.logging")
+    shown = bars.is_progress_bar_enabled()
+    bars.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            bars.enable_progress_bar()
+
+
 @lru_cache(maxsize=4)
 def _sentence_model(folder: str, digest: str, device: str | None) -> Any:
     """The model of a folder; the digest tells it from one that lay there before."""
     torch = import_module("torch")
     library = import_module("sentence_transformers")
-    return library.SentenceTransformer(folder, device=_device(torch, device)).eval()
+    with _no_bars():
+        return library.SentenceTransformer(folder, device=_device(torch, device)).eval()
 
 
 def _default_prompt(model: Any) -> tuple[str, dict[str, int]]:

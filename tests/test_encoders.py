@@ -29,6 +29,7 @@ from sklearn.utils.estimator_checks import (
 from sklearn_balldp import (
     BallDPLogisticRegression,
     RadiusPolicy,
+    encoders,
 )
 from sklearn_balldp import encoder_weights as weights
 from sklearn_balldp.classifiers import image_classifier, text_classifier
@@ -94,6 +95,18 @@ def test_a_text_is_embedded_on_its_own(tmp_path):
     assert frame.columns.tolist() == encoder.get_feature_names_out().tolist()
     assert frame.shape == (3, 384)
     assert len(pickle.dumps(encoder)) < 2000
+
+
+@needs_text
+@quiet
+def test_a_model_is_loaded_without_a_bar(capfd):
+    from transformers.utils import logging
+
+    encoders._sentence_model.cache_clear()
+    SentenceEncoder().transform(["a"])
+    assert "".join(capfd.readouterr()) == ""
+    # Whoever loads a model by hand has the bar still.
+    assert logging.is_progress_bar_enabled()
 
 
 @needs_text
