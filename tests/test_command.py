@@ -17,10 +17,11 @@ from sklearn.feature_extraction.text import HashingVectorizer
 
 from sklearn_balldp import BallDPRidgePrototype, PrivacyAccountant
 from sklearn_balldp.classifiers import image_classifier, text_classifier
-from sklearn_balldp.command import COMMANDS, main
-from sklearn_balldp.command.job import HEADS as NAMED
+from sklearn_balldp.command import main
 from sklearn_balldp.command.job import radius_of_edits
-from sklearn_balldp.command.records import Columns, InputError, Records, read
+from sklearn_balldp.command.options import COMMANDS, InputError
+from sklearn_balldp.command.options import HEADS as NAMED
+from sklearn_balldp.command.records import Columns, Records, read
 from sklearn_balldp.edits import edit_pairs
 from sklearn_balldp.encoders import ImageEncoder, SentenceEncoder, installed
 from sklearn_balldp.heads import HEADS
@@ -57,7 +58,7 @@ def words_of(command):
 
 
 def test_every_head_has_a_name_and_a_loss():
-    assert set(NAMED.values()) == set(HEADS.values())
+    assert set(NAMED.values()) == set(HEADS)
     assert LOSSES_OF_HEADS.keys() == HEADS.keys()
 
 

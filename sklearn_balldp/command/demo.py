@@ -16,9 +16,9 @@ from ..datasets import load_messages
 from ..heads import BallDPLogisticRegression
 from ..publish import save, verify
 from ..publish.card import candidates_of
-from ..publish.files import written_as_a_whole
+from ..publish.files import check_place, written_as_a_whole
 from ..text import percent
-from .records import InputError
+from .options import InputError, in_options
 
 #: The smallest shows what a ball saves, the largest that little is left to save.
 EPSILONS = (0.25, 1.0, 4.0)
@@ -40,12 +40,6 @@ _CONTENT = f"""\
 {MODEL}/        a model of the messages, as it would be published
 """
 _ENCODER = "sentence-transformers/all-MiniLM-L6-v2, rounded to eight bits"
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Options of demo."""
-    folder = "folder to make, or to make again (default: balldp-demo)"
-    parser.add_argument("--out", type=Path, default=Path("balldp-demo"), metavar="DIR", help=folder)
 
 
 def demo(options: argparse.Namespace) -> None:
@@ -78,7 +72,7 @@ def demo(options: argparse.Namespace) -> None:
         f"{place / NEW},\n"
         f"          {place / README} and the folder {place / MODEL} (the ball at epsilon "
         f"{CHOSEN:g})\n"
-        f"Checked   balldp verify {model}\n\n{verify(place / MODEL)}\n\n"
+        f"Checked   balldp verify {model}\n\n{in_options(str(verify(place / MODEL)))}\n\n"
         f"Next      balldp predict {model} {new} --out labelled.csv\n"
         f"          balldp train {messages} --embedding embedding --label topic "
         f"--radius {RADIUS:g} --epsilon 2 --out model\n"
@@ -89,12 +83,13 @@ def demo(options: argparse.Namespace) -> None:
 
 
 def _check_replaceable(folder: Path) -> None:
-    """Only a folder that a demo wrote may be replaced."""
+    """Only a folder that is empty, or that a demo wrote, may be written into."""
+    check_place(folder)
     if not folder.exists() and not folder.is_symlink():
         return
     names = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
     ours = names == FILES and (folder / README).read_text("utf-8", "replace").startswith(_MARK)
-    if folder.is_symlink() or not ours:
+    if folder.is_symlink() or not (ours or (folder.is_dir() and not names)):
         raise InputError(f"--out {folder} exists, and is no demo's alone; name another folder.")
 
 

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from ..encoders import check_colours, pixels_of
 from ..rows import history_of
 from ..text import one_line, trimmed
+from .options import InputError
 
 Row: TypeAlias = dict[str, Any]
 #: Formats of pictures, by their content; others of Pillow's run programs, or only look like one.
@@ -37,10 +38,6 @@ PART = 2_000
 SHOWN = 5
 # What a folder of a partition is called where its column lacks a value.
 _NO_VALUE = "__HIVE_DEFAULTPARTITION__"
-
-
-class InputError(ValueError):
-    """What is wrong with a file, in one line."""
 
 
 @dataclass(frozen=True)

@@ -19,34 +19,18 @@ from ..audit.certificates import epsilon_from_certificate
 from ..edits import edit_pairs
 from ..encoder_weights import DEFAULT, DEFAULT_WIDTH, hub_name, located
 from ..encoders import BaseEncoder, ImageEncoder, SentenceEncoder, encoder_of
-from ..heads import (
-    BallDPLinearDiscriminant,
-    BallDPLogisticRegression,
-    BallDPRidgePrototype,
-    BallDPSquaredHingeSVC,
-)
+from ..heads import HEADS as CLASSES
 from ..heads.plan import Plan
 from ..mechanisms import GradientPerturbation
 from ..privacy.release import Release
 from ..radius import RadiusPolicy
 from ..text import appearance, one_line, spelling
+from .options import CANDIDATES, EDITS, HEADS, HIDDEN_EDITS, InputError
 from .public import of_classes, read_public
-from .records import SHOWN, Columns, InputError, Records, read
+from .records import SHOWN, Columns, Records, read
 
-#: What ``--head`` takes.
-HEADS = {
-    "logistic": BallDPLogisticRegression,
-    "svc": BallDPSquaredHingeSVC,
-    "prototypes": BallDPRidgePrototype,
-    "discriminant": BallDPLinearDiscriminant,
-}
-#: Share of the edits of public texts that a radius from them hides.
-HIDDEN_EDITS = 0.9
-EDITS = "edits"
 #: Width of the rows of the command's encoder of images.
 IMAGE_WIDTH = 512
-#: Equally likely candidates that a risk is about.
-CANDIDATES = 10
 # Records that are embedded to tell how long all of them will take: an eighth of all, and no more
 # than these. Fewer than a batch would take longer each.
 _SAMPLE, _BATCH = 256, 32
@@ -110,7 +94,7 @@ def prepare(options: argparse.Namespace, tried: Callable[[Release], None] | None
         radius = radius_of_edits(public, step)
     if protected:
         params |= {"protect_labels": True, "classes": _classes(options.classes, records)}
-    head = HEADS[options.head](radius=radius, **params)
+    head = CLASSES[HEADS[options.head]](radius=radius, **params)
     if public is not None:
         public = of_classes(options.public, public, head.classes if protected else records.y)
     labels = {} if protected else {"y": records.y}

@@ -7,7 +7,7 @@ from .._parameters import Epsilon, in_range
 from ..accounting import PrivacyAccountant, Total
 from ..privacy.release import Release
 from ..text import one_line
-from .records import InputError
+from .options import InputError
 
 
 class Account:

@@ -12,7 +12,8 @@ from ..privacy.release import Release
 from ..progress import shown
 from ..publish.card import NOTHING_HIDDEN, candidates_of, down, up
 from ..text import one_line, percent
-from .job import CANDIDATES, Job, prepare
+from .job import Job, prepare
+from .options import CANDIDATES
 from .public import foretold
 
 _MAX_AT_RISK = 10

@@ -5,7 +5,6 @@ import contextlib
 import csv
 import io
 import json
-import os
 import re
 import sys
 import tempfile
@@ -27,7 +26,8 @@ from ..publish.folder import kind_of, loaded
 from ..publish.model import Published
 from ..publish.steps import encoder_for
 from ..text import one_line
-from .records import Columns, InputError, cell_of, parts_of_file
+from .options import InputError
+from .records import Columns, cell_of, parts_of_file
 
 #: Columns that are added.
 LABEL, PROBABILITY = "prediction", "probability"
@@ -37,28 +37,10 @@ _BATCH = 256
 _FORMULA, _NUMBER = re.compile("[=+@\uff1d\uff0b\uff0d\uff20-]"), re.compile(r"[-+]?[\d.]+")
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Options of predict."""
-    add = parser.add_argument
-    add("folder", metavar="MODEL", help="its folder, or hf://OWNER/NAME")
-    add("file", type=Path, metavar="FILE", help="new records")
-    kinds = ("--column", "--text", "--image", "--embedding")
-    column = "column of the records (default: the one that train was told, or the only one)"
-    add(*kinds, dest="column", help=column)
-    add("--out", type=Path, help="CSV to write (default: the terminal)")
-    weights = "weights that you trust (default: installed ones of the record's digest)"
-    add("--encoder", metavar="NAME|FOLDER", help=weights)
-    add("--cache", type=Path, metavar="DIR", help="keep embeddings there")
-
-
 def predict(options: argparse.Namespace) -> None:
     """Label the records of a file, part by part; its columns are kept."""
     out = options.out
-    if out is not None:
-        check_new(out, "--out")
-        if out.suffix.lower() not in (".csv", ".tsv"):
-            raise InputError(f"--out {out} must end in .csv or .tsv.")
-    model, published = opened(options.folder, options.encoder, options.cache)
+    model, published = opened(options.model, options.encoder, options.cache)
     parts, count = parts_of(model), 0
     # Half of an answer could be taken for a whole one: it is shown at the end, when all columns
     # are known.
@@ -91,14 +73,6 @@ def predict(options: argparse.Namespace) -> None:
                 buffer = io.StringIO()
                 csv.writer(buffer, delimiter=mark).writerow(line)
                 file.write(buffer.getvalue().removesuffix("\r\n") + "\n")
-
-
-def check_new(file: Path, option: str) -> None:
-    """An error unless a new file can be written there: before anything is computed."""
-    if file.exists() or file.is_symlink():
-        raise InputError(f"{option} {file} exists; name another file.")
-    if not (file.parent.is_dir() and os.access(file.parent, os.W_OK)):
-        raise InputError(f"{option} {file}: {file.parent} is no folder that can be written to.")
 
 
 def _parts(options: argparse.Namespace, published: Published, head: Any) -> Iterator[Any]:

@@ -12,7 +12,8 @@ from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 
 from ..text import appearance, one_line
-from .records import SHOWN, Columns, InputError, Records, read
+from .options import InputError
+from .records import SHOWN, Columns, Records, read
 
 
 def read_public(path: Path | None, columns: Columns, private: Records) -> Records | None:

@@ -20,7 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..text import appearance, one_line, spelling, trimmed
-from .files import PART, SHOWN, Columns, InputError, Picture, Row, rows_of
+from .files import PART, SHOWN, Columns, Picture, Row, rows_of
+from .options import InputError
 
 _MAX_LABEL = 200
 # Spellings of a missing number, and types of cells that can be numbers.

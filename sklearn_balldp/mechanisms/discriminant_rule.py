@@ -126,10 +126,11 @@ def _scores(
     shares = counts / counts.sum()
     grand = shares @ means
     deviations = means - grand
-    # Covariance of the noises of two deviations, value by value; and of what sampling adds, in
-    # units of the covariance within classes.
-    covariance = np.diag(noise) - shares * noise - (shares * noise)[:, None] + shares**2 @ noise
-    sampling = np.diag(1.0 / counts) - 1.0 / counts.sum()
+    # Covariance of the noises of two deviations, value by value: -common - common[:, None] + base,
+    # and the noise itself on the diagonal. What sampling adds, in units of the covariance within
+    # classes, is 1 / counts on the diagonal, less 1 / counts.sum(). No matrix of classes is made.
+    common, base = shares * noise, float(shares**2 @ noise)
+    noise_of, sampling_of = noise - 2.0 * common + base, 1.0 / counts - 1.0 / counts.sum()
 
     # Within classes: what the means explain goes, but for their noise.
     within = moment - (means.T * shares) @ means + (shares @ noise) * np.eye(n_features)
@@ -149,8 +150,8 @@ def _scores(
     # Inner products of the deviations in that metric, less what noise and sampling add to them.
     rotated = deviations @ vectors
     weights = (rotated * inverse) @ vectors.T
-    forms = weights @ deviations.T - inverse.sum() * covariance - (inverse @ clean) * sampling
-    norms = np.diag(forms)
+    trace, sampled = float(inverse.sum()), float(inverse @ clean)
+    norms = np.vecdot(weights, deviations) - trace * noise_of - sampled * sampling_of
     signal = max(float(shares @ norms), np.finfo(np.float64).tiny)
 
     # Variance of the scores within classes. Weights depend on the noise of the moment they are
@@ -160,10 +161,16 @@ def _scores(
     slopes = np.where(close, 0.0, (inverse[:, None] - inverse) / np.where(close, 1.0, gaps))
     stein = -(sigma**2) * inverse * slopes.sum(axis=1)
     total = moment - np.outer(grand, grand)
-    measured = np.vecdot(weights @ total, weights) + rotated**2 @ stein - forms**2 @ shares
+    # Inner products with all deviations are those of augmented vectors, but for one's own.
+    offset = trace * (common - base) + sampled / counts.sum()
+    left = np.column_stack((weights, np.ones(len(counts)), offset))
+    right = np.column_stack((deviations, trace * common, np.ones(len(counts))))
+    squares = np.vecdot(left @ ((right.T * shares) @ right), left)
+    squares += shares * (norms**2 - np.vecdot(left, right) ** 2)
+    measured = np.vecdot(weights @ total, weights) + rotated**2 @ stein - squares
     # The noise of a class is in its scores alone; the rest has one law for all classes.
     isotropic = float(inverse**2 @ clean)
-    of_class = np.diag(covariance) * isotropic + np.diag(sampling) * float(inverse**2 @ clean**2)
+    of_class = noise_of * isotropic + sampling_of * float(inverse**2 @ clean**2)
     smallest = signal * isotropic / inverse.sum()
     variance = of_class + max(float(shares @ (measured - of_class)), smallest)
 

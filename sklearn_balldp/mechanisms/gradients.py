@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..losses import Array, Loss, clip_residuals
+from ..losses import SHORT, Array, Loss, clip_residuals
 from ..privacy.problem import Problem
 from ..privacy.rounding import BLOCK, SUMMED
 from ..rows import (
@@ -255,11 +255,11 @@ class _GradientPass:
         shape = n_columns, n_features + int(self.constant > 0.0)
         total = np.zeros((len(part), *shape) if self.each else shape)
         summed = _of_each if self.each else block_sums
-        for rows, block in self._chunks(part):
+        for rows, block in self._chunks(part, n_columns):
             # One column is a matrix-vector product, which BLAS runs faster as such.
             scores = scores_of(block, weights[:, 0] if n_columns == 1 else weights)
             # NumPy takes many short rows several times as fast in column order.
-            scores = scores if n_columns == 1 else np.asfortranarray(scores)
+            scores = np.asfortranarray(scores) if 1 < n_columns <= SHORT else scores
             scores = scores.reshape(len(block), *offsets.shape)
             # What rows are scaled by at last scales their scores and gradients instead.
             scale = None if last is None else last[rows].astype(scores.dtype)
@@ -281,11 +281,13 @@ class _GradientPass:
             into[..., :n_features] += summed(residuals, block)
         return (total,)
 
-    def _chunks(self, part: Shard) -> Iterator[tuple[slice, NDArray[np.floating]]]:
+    def _chunks(self, part: Shard, n_columns: int) -> Iterator[tuple[slice, NDArray[np.floating]]]:
         """Rows as they are computed with: a few megabytes at a time, in whole summed blocks."""
         # Calls take time too: small chunks would save less in the cache than they cost.
         values = (8 if self.placing is None else 4) * BLOCK_VALUES
-        size = max(SUMMED, min(BLOCK, values // part.shape[1]) // SUMMED * SUMMED)
+        # Where classes are many, their scores are what a cache must hold.
+        size = min(BLOCK, values // part.shape[1], 2 * BLOCK_VALUES // n_columns)
+        size = max(SUMMED, size // SUMMED * SUMMED)
         if self.placing is not None:
             yield from self.placing.chunks(part, size)
             return

@@ -71,12 +71,21 @@ def _as_margins(
     counts, means = _class_means(statistics)
     if class_weights is not None:
         counts = counts * np.array(class_weights)
-    scores = means @ coef.T + intercept
-    inside = np.diag(scores)
-    # Row by row: a sum over all less one of them would cancel where weights are extreme.
-    rest = np.where(np.eye(len(counts), dtype=bool), 0.0, counts)
-    weight = rest.sum(axis=1)
-    others = np.vecdot(rest, scores.T) / np.where(weight > 0.0, weight, 1.0)
+    inside = np.vecdot(means, coef) + intercept
+    # Sums before and behind each class: one over all, less a term of it, would cancel where weights
+    # are extreme.
+    weight = _of_the_others(counts)
+    mean = _of_the_others(counts[:, None] * means) / np.where(weight > 0.0, weight, 1.0)[:, None]
+    others = np.where(weight > 0.0, np.vecdot(mean, coef) + intercept, 0.0)
     shares = counts / counts.sum()
     half = max(float(shares @ (0.5 * (inside - others))), 1e-3)
     return coef / half, (intercept - float(shares @ (0.5 * (inside + others)))) / half
+
+
+def _of_the_others(values: Array) -> Array:
+    """For each class, the sum of the values of all others."""
+    sums = np.zeros((2, *values.shape))
+    sums[0, 1:] = np.cumsum(values[:-1], axis=0)
+    sums[1, :-1] = np.cumsum(values[:0:-1], axis=0)[::-1]
+    total: Array = sums[0] + sums[1]
+    return total

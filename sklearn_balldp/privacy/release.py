@@ -15,7 +15,6 @@ from .._parameters import Count, Epsilon, Inside, Share, Spent, check_whole, one
 from .._version import __version__
 from ..adjacency import METRICS
 from ..encoder_name import same_encoder
-from ..pipelines import parts_of
 from ..text import DOWN, UP, one_line, rounded
 from .bounds import Blocks, Bound, as_float_or_tuple, check_rising
 from .contradictions import ROUNDING, check
@@ -315,6 +314,9 @@ class Release:
 
         False as well for a model that is, or holds, no Ball-DP head.
         """
+        # Models are estimators, which nothing else of this room needs.
+        from ..pipelines import parts_of
+
         parts = parts_of(model)
         parameters = getattr(parts.head, "released_parameters", None)
         if parameters is None or parameters_digest(parameters()) != self.digest:

@@ -124,7 +124,7 @@ def _encoder_check(model: Published, encoder: Any) -> Check:
     elif name is None:
         shown = f"only the record names {recorded}: embed records with it"
     elif same is None:
-        shown = f"the record names {recorded}: pass these weights (encoder=, --encoder), to compare"
+        shown = f"the record names {recorded}: pass these weights (encoder=), to compare"
     else:
         shown = str(name) if name == recorded else f"{name}, the record says {recorded}"
     return Check("encoder", {True: PASS, False: FAIL, None: CANNOT_CHECK}[same], shown, basis)

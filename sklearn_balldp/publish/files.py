@@ -129,8 +129,9 @@ def written_as_a_whole(folder: Path, names: Collection[str]) -> Iterator[Path]:
     All of them do, or none; further files of the folder stay.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
-    # Beside the folder: names are taken once all files are there.
-    with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as place:
+    # On the disk of the folder, which may be mounted: names are taken once all files are there.
+    near = folder if folder.is_dir() else folder.parent
+    with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=near) as place:
         new, old = Path(place, "new"), Path(place, "old")
         new.mkdir()
         yield new
@@ -150,6 +151,22 @@ def written_as_a_whole(folder: Path, names: Collection[str]) -> Iterator[Path]:
                 if os.path.lexists(old / name):
                     os.replace(old / name, folder / name)
             raise
+
+
+def check_place(folder: Path) -> None:
+    """A ValueError unless :func:`written_as_a_whole` finds a place there: asked beforehand."""
+    near = folder
+    try:
+        if not folder.is_dir():
+            near = next(parent for parent in folder.absolute().parents if parent.exists())
+        with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=near):
+            return
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+    raise ValueError(
+        f"folder={str(folder)!r} cannot be made: {near} takes no new folder ({reason}); name "
+        "another one."
+    )
 
 
 def difference(text: str, expected: str) -> str:

@@ -1,6 +1,5 @@
 """Writing a model as a folder to publish, as a whole or not at all."""
 
-import os
 import warnings
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +10,7 @@ from ..audit.preparation import PooledPreprocessingWarning
 from ..pipelines import parts_of
 from ..text import one_line
 from ..verdicts import FAIL
-from .files import FILES, MODEL, README, RECORD, written_as_a_whole
+from .files import FILES, MODEL, README, RECORD, check_place, written_as_a_whole
 from .folder import may_be_taken, publishers_text, readme
 from .model import Published
 from .verify import verify
@@ -37,7 +36,7 @@ def save(
     model : estimator
         A fitted Ball-DP head, or a Pipeline that ends in one.
     folder : str or path-like
-        Folder to make.
+        Folder to make, or an empty one.
     force : bool, default=False
         Replaces the four files of a folder that holds such a model. Other files in it stay, and so
         does what you wrote above the card in its ``README.md``.
@@ -56,9 +55,9 @@ def save(
     Raises
     ------
     ValueError
-        If the folder exists, there is no transcript to write, or a receiver would refuse the model:
-        it is not fitted, its noise was drawn from a seed, or a step is of no kind that can be
-        published.
+        If the folder holds something or cannot be written, there is no transcript to write, or a
+        receiver would refuse the model: it is not fitted, its noise was drawn from a seed, or a
+        step is of no kind that can be published.
 
     Warns
     -----
@@ -118,10 +117,12 @@ def save(
 
 def check_writable(folder: Path, force: bool) -> None:
     """A ValueError unless a model can be written there: asked before any noise is drawn."""
+    check_place(folder)
     names = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
     ours = {MODEL, RECORD} <= names and not any((folder / name).is_dir() for name in FILES)
-    if folder.is_symlink() or (folder.exists() and not (ours and force)):
-        remedy = "it holds something else" if force else "or replace a model in it, --force"
+    free = not folder.exists() or (folder.is_dir() and not names)
+    if folder.is_symlink() or not (free or (ours and force)):
+        remedy = "it holds something else" if force else "or replace a model in it, force=True"
         raise ValueError(f"folder={str(folder)!r} exists: name another one ({remedy}).")
     taken = [one_line(name, 60) for name in sorted(names - set(FILES)) if may_be_taken(name)]
     if taken:
@@ -130,6 +131,3 @@ def check_writable(folder: Path, force: bool) -> None:
             "part of the model: move it away."
         )
     publishers_text(folder)
-    nearest = next(parent for parent in folder.absolute().parents if parent.exists())
-    if not (nearest.is_dir() and os.access(nearest, os.W_OK)):
-        raise ValueError(f"folder={str(folder)!r} cannot be made: {nearest} takes no new folder.")

@@ -253,8 +253,8 @@ def _private_checks(
     for name, step in steps:
         basis = "the model's own steps"
         if isinstance(step, NamedEncoder):
-            shown = f"{step.identity} made them: pass the weights that you trust (encoder=, "
-            yield of_rows(CANNOT_CHECK, f"{shown}--encoder)", basis)
+            shown = f"{step.identity} made them: pass the weights that you trust (encoder=)"
+            yield of_rows(CANNOT_CHECK, shown, basis)
             return
         try:
             X = step.transform(X)

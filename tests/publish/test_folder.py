@@ -355,6 +355,43 @@ def test_a_folder_is_replaced_only_by_force_and_only_if_it_is_a_model(tmp_path):
         assert (other / name).read_text() == "mine"
 
 
+def test_an_empty_folder_is_written_into(tmp_path, monkeypatch):
+    """It may be a disk of its own, where nothing can be moved to from beside it."""
+    rename, empty = os.rename, tmp_path / "model"
+
+    def on_one_disk(source, target):
+        assert {Path(source).is_relative_to(empty), Path(target).is_relative_to(empty)} == {True}
+        rename(source, target)
+
+    empty.mkdir()
+    monkeypatch.setattr(os, "rename", on_one_disk)
+    for force in (False, True):
+        folder = save(model(), empty, force=force)
+        assert {path.name for path in folder.iterdir()} == {*FILES}
+        assert not failed(verify(folder))
+    (tmp_path / "link").symlink_to(tmp_path)
+    with pytest.raises(ValueError, match="exists: name another one"):
+        save(model(), tmp_path / "link")
+
+
+@pytest.mark.parametrize("place", ["file/model", "m" * 250, "locked/model", "locked"])
+def test_where_nothing_can_be_written_is_told_beforehand(place, tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("mine")
+    (tmp_path / "locked").mkdir()
+    mkdir = os.mkdir
+
+    def refused(path, *mode):
+        if "locked" in Path(path).parent.parts:
+            raise PermissionError(13, "Permission denied")
+        mkdir(path, *mode)
+
+    # Whoever runs the tests may be allowed everything.
+    monkeypatch.setattr(os, "mkdir", refused)
+    with pytest.raises(ValueError, match=r"folder=.* cannot be made: .* takes no new folder \("):
+        check_writable(tmp_path / place, False)
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["file", "locked"]
+
+
 def test_files_that_are_not_its_own_stay(tmp_path):
     folder = save(model(), tmp_path / "model")
     (folder / ".git" / "objects").mkdir(parents=True)

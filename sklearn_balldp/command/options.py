@@ -1,0 +1,263 @@
+"""What each command takes, and what is wrong with it before any library is imported."""
+
+import argparse
+import difflib
+import os
+import re
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+#: What ``--head`` takes, and the class that it stands for.
+HEADS = {
+    "logistic": "BallDPLogisticRegression",
+    "svc": "BallDPSquaredHingeSVC",
+    "prototypes": "BallDPRidgePrototype",
+    "discriminant": "BallDPLinearDiscriminant",
+}
+#: A radius that public texts tell, and the share of their edits that it hides.
+EDITS, HIDDEN_EDITS = "edits", 0.9
+#: Equally likely candidates that a risk is about.
+CANDIDATES = 10
+#: Parameters that messages of the package advise to set, by the options that set them.
+PARAMETERS = {
+    "cache_dir": "--cache",
+    "encoder": "--encoder",
+    "folder": "--out",
+    "force": "--force",
+    "groups": "--owner",
+    "private": "--private",
+    "weights": "--encoder",
+}
+# Files that are read, and what names them; a model may lie on the hub too.
+_READ = {
+    "file": "",
+    "model": "",
+    "release": "",
+    "public": "--public ",
+    "classes": "--classes ",
+    "private": "--private ",
+    "kept_transcript": "--kept-transcript ",
+    "earlier": "--earlier ",
+}
+_VERIFY = """\
+Each line says PASS, FAIL, WEAK or CANNOT CHECK, with what was found and what it rests on. The exit
+status is 0 without a FAIL, 1 with one, 2 if something could not be read. A check can refute a
+model, and cannot certify one. With --private the results are for the owner of the records.
+
+The folder holds plain data, and nothing of it runs.
+"""
+
+
+class InputError(ValueError):
+    """What is wrong with a file or an option, in one line."""
+
+
+# -- what is taken --------------------------------------------------------------------------------
+
+
+def of_demo(parser: argparse.ArgumentParser) -> None:
+    """Options of demo."""
+    folder = "folder to make, or to make again (default: balldp-demo)"
+    parser.add_argument("--out", type=Path, default=Path("balldp-demo"), metavar="DIR", help=folder)
+
+
+def of_plan(parser: argparse.ArgumentParser) -> None:
+    """Options of train and plan."""
+    add = parser.add_argument
+    add("file", type=Path, metavar="FILE", help="the private records")
+    kinds = parser.add_mutually_exclusive_group(required=True)
+    kinds.add_argument("--text", metavar="COLUMN", help="column of texts")
+    of_images = "column of image files (any name for a folder)"
+    kinds.add_argument("--image", metavar="COLUMN", help=of_images)
+    of_rows = "column of lists, or prefix of columns"
+    kinds.add_argument("--embedding", metavar="COLUMN", help=of_rows)
+    add("--label", metavar="COLUMN", required=True, help="column of labels")
+    add("--owner", metavar="COLUMN", help="hide all records of one owner together")
+    public = "public records in the same columns: for --radius edits, and to test the model on"
+    add("--public", type=Path, metavar="FILE", help=public)
+    radius = f"""distance between unit rows within which a replaced record is hidden; edits takes it
+        from public texts, so that a share of {HIDDEN_EDITS:g} of small edits is hidden; none hides
+        replacements at any distance"""
+    add("--radius", required=True, metavar="R|edits|none", help=radius)
+    weights = """weights that embed the records: a folder, an installed package or hf://OWNER/NAME;
+        of embeddings, what made them"""
+    add("--encoder", metavar="NAME|FOLDER", help=weights)
+    cache = "keep embeddings there: as private as the records"
+    add("--cache", type=Path, metavar="DIR", help=cache)
+    add("--missing", choices=("error", "drop"), default="error")
+    add("--classes", type=Path, help="with protected labels: one label a line")
+    goal = parser.add_mutually_exclusive_group(required=True)
+    goal.add_argument("--epsilon", type=float, help="privacy loss: smaller hides more")
+    risk = f"""in place of epsilon: how often an attacker may name the right one of {CANDIDATES}
+        candidates within the radius of one possible record"""
+    goal.add_argument("--risk", type=float, metavar="P", help=risk)
+    add("--delta", type=float, default=1e-6, help="default 1e-6")
+    add("--labels", choices=("public", "protected"), default="public")
+    add("--head", choices=tuple(HEADS), default="logistic")
+    rare = parser.add_mutually_exclusive_group()
+    equal = "rare classes count as much as others, "
+    rare.add_argument("--rare", action="store_true", help=f"{equal}when predicting")
+    in_loss = f"{equal}in the loss (logistic and svc)"
+    rare.add_argument("--class-weight", choices=("balanced",), help=in_loss)
+
+
+def of_train(parser: argparse.ArgumentParser) -> None:
+    """Options of train, of which plan takes the first."""
+    of_plan(parser)
+    add = parser.add_argument
+    add("--out", type=Path, required=True, metavar="DIR", help="folder to make, or an empty one")
+    add("--force", action="store_true", help="replace a model in that folder")
+    ledger = "count the fit in this file, which is made if it is missing, and keep its limit"
+    add("--ledger", type=Path, metavar="FILE", help=ledger)
+    limit = "the largest total epsilon of a new ledger, at the radius of this fit"
+    add("--limit", type=float, metavar="EPSILON", help=limit)
+    steps = "keep the noisy steps beside the folder, to test the noise later"
+    add("--keep-transcript", type=Path, metavar="FILE.npz", help=steps)
+    anyway = "train even where the plan says that every class may be lost in the noise"
+    add("--anyway", action="store_true", help=anyway)
+
+
+def of_verify(parser: argparse.ArgumentParser) -> None:
+    """Options of verify."""
+    parser.description = (
+        "Check a published Ball-DP model, its record, and the noise in its weights."
+    )
+    parser.epilog = _VERIFY
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    add = parser.add_argument
+    add("model", metavar="MODEL", help="its folder, or hf://OWNER/NAME")
+    record = "its record, written from release_.to_dict() (default: the one in the folder)"
+    add("release", metavar="RELEASE.json", nargs="?", help=record)
+    rows = "the private records, arrays X and y (and groups), to test the noise itself"
+    add("--private", metavar="DATA.npz", help=rows)
+    steps = "what train --keep-transcript kept, to test the noise on the steps of a descent"
+    add("--kept-transcript", type=Path, metavar="FILE.npz", help=steps)
+    earlier = "an earlier release from the same records, to find noise that was used again; may be "
+    earlier += "given several times"
+    add("--earlier", metavar="MODEL", action="append", default=[], help=earlier)
+    weights = "weights that embed the private records, which you trust"
+    add("--encoder", metavar="NAME|FOLDER", help=weights)
+    page = "write the card and the lines that are for everybody as a page"
+    add("--html", metavar="FILE", type=Path, help=page)
+
+
+def of_predict(parser: argparse.ArgumentParser) -> None:
+    """Options of predict."""
+    add = parser.add_argument
+    add("model", metavar="MODEL", help="its folder, or hf://OWNER/NAME")
+    add("file", type=Path, metavar="FILE", help="new records")
+    kinds = ("--column", "--text", "--image", "--embedding")
+    column = "column of the records (default: the one that train was told, or the only one)"
+    add(*kinds, dest="column", help=column)
+    add("--out", type=Path, help="CSV to write (default: the terminal)")
+    weights = "weights that you trust (default: installed ones of the record's digest)"
+    add("--encoder", metavar="NAME|FOLDER", help=weights)
+    add("--cache", type=Path, metavar="DIR", help="keep embeddings there")
+
+
+#: Of each command: what it does in a few words, and what it takes.
+COMMANDS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None]]] = {
+    "demo": ("the main job on bundled messages of a bank's customers", of_demo),
+    "plan": ("what train would do: nothing is released, no file written", of_plan),
+    "train": ("from a file of private records to a folder to publish", of_train),
+    "verify": ("check a model that you received", of_verify),
+    "predict": ("labels of new records", of_predict),
+}
+
+
+# -- what is wrong with it ------------------------------------------------------------------------
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser whose errors take one line."""
+
+    def error(self, message: str) -> None:  # type: ignore[override]
+        self.exit(2, f"{self.prog}: {message}; see {self.prog} --help\n")
+
+    @property
+    def names(self) -> list[str]:
+        """Every option."""
+        return [*re.findall(r"--[a-z][a-z-]*", self.format_usage()), "--help", "-h"]
+
+
+def parsed(arguments: list[str] | None) -> argparse.Namespace:
+    """Options of a command; what is misspelt ends the process, and is told with what was meant."""
+    words = sys.argv[1:] if arguments is None else arguments
+    parser = _Parser(
+        prog="balldp",
+        description="Train a classifier on private texts or images, and publish it with a proof of "
+        "what it hides.",
+        allow_abbrev=False,
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    parsers: dict[str, _Parser] = {}
+    for name, (help_, add_options) in COMMANDS.items():
+        parsers[name] = commands.add_parser(name, help=help_, description=help_, allow_abbrev=False)
+        add_options(parsers[name])
+        traceback = "show where an error arose: its lines may quote records"
+        parsers[name].add_argument("--debug", action="store_true", help=traceback)
+    command = next((word for word in words if not word.startswith("-")), None)
+    if command is not None and command not in COMMANDS:
+        parser.error(f"{command!r} is no command{_meant(command, COMMANDS)}")
+    if command is not None:
+        _check_names(words[words.index(command) :], command, parsers)
+    return parser.parse_args(words)
+
+
+def _check_names(words: list[str], command: str, parsers: dict[str, _Parser]) -> None:
+    """End the process at an option that the command does not have.
+
+    What is missing would be told first otherwise, and a misspelt option is what is missing.
+    """
+    own = parsers[command]
+    for word in words[: words.index("--") if "--" in words else None]:
+        name = word.partition("=")[0]
+        # A text, or a number below zero, is a value.
+        if not re.fullmatch(r"--?[^\W\d][^ ]*", name) or name in own.names:
+            continue
+        others = [other for other, parser in parsers.items() if name in parser.names]
+        where = f" (but of {', '.join(others)})" if others else _meant(name, own.names)
+        own.error(f"{name} is no option of {command}{where}")
+
+
+def _meant(word: str, names: Iterable[str]) -> str:
+    """The name that was meant, if one is near."""
+    bare = {name.lstrip("-"): name for name in names}
+    near = difflib.get_close_matches(word.lstrip("-"), bare, 1)
+    return f" (did you mean {bare[near[0]]}?)" if near else ""
+
+
+def check_files(options: argparse.Namespace) -> None:
+    """Raise an InputError for a file that cannot be written, or is not there to be read."""
+    given = vars(options)
+    if options.command == "predict" and options.out is not None:
+        check_new(options.out, "--out")
+        if options.out.suffix.lower() not in (".csv", ".tsv"):
+            raise InputError(f"--out {options.out} must end in .csv or .tsv.")
+    if given.get("keep_transcript") is not None:
+        check_new(options.keep_transcript, "--keep-transcript")
+    if given.get("html") is not None and not options.html.is_file():
+        check_new(options.html, "--html")
+    for name, option in _READ.items():
+        value = given.get(name)
+        for path in value if isinstance(value, list) else [value]:
+            if path is not None and not str(path).startswith("hf:") and not os.path.exists(path):
+                raise InputError(f"{option}{path}: there is no such file or folder.")
+
+
+def check_new(file: Path, option: str) -> None:
+    """An error unless a new file can be written there: before anything is computed."""
+    if file.exists() or file.is_symlink():
+        raise InputError(f"{option} {file} exists; name another file.")
+    if not (file.parent.is_dir() and os.access(file.parent, os.W_OK)):
+        raise InputError(f"{option} {file}: {file.parent} is no folder that can be written to.")
+
+
+def in_options(message: str) -> str:
+    """A message of the package, with options of the command for parameters of Python."""
+
+    def option(match: re.Match[str]) -> str:
+        return PARAMETERS[match[1]] + (" " if match[2] else "")
+
+    return re.sub(rf"\b({'|'.join(PARAMETERS)})=(?:True\b|(?=([\w'\"]?)))", option, message)
