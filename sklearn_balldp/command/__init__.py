@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import Any
 
 from ..text import one_line
-from .options import check_files, in_options, parsed
+from .options import check_files, in_options, parsed, resumed
 
 #: Commands whose result is what they print.
 _PRINT = ("plan", "verify")
@@ -41,6 +41,7 @@ def _run(options: argparse.Namespace) -> int:
     """Run it; whatever is wrong is said in one line, which quotes no private record."""
     status = 0
     caught: BaseException
+    module = None
     try:
         check_files(options)
         if sys.stdout is None and options.command in _PRINT:
@@ -59,7 +60,9 @@ def _run(options: argparse.Namespace) -> int:
     except (ValueError, ImportError, OSError) as error:
         caught, reason = error, _in_one_line(error)
     except KeyboardInterrupt as error:
-        caught, reason = error, f"interrupted; {str(error) or 'nothing was charged or written'}."
+        tell = getattr(module, "interrupted", None)
+        done = "nothing was charged or written" if tell is None else tell(options)
+        caught, reason = error, f"interrupted; {done}{resumed(options)}."
     except Exception as error:
         # Its text may quote private records, and Python's own status would be that of a FAIL.
         caught, kind = error, one_line(type(error).__name__, 60)

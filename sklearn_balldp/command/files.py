@@ -13,6 +13,7 @@ import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -50,7 +51,7 @@ class Columns:
     label: str | None = None
     owner: str | None = None
 
-    @property
+    @cached_property
     def kind(self) -> str:
         """What the records are."""
         kinds = [name for name in ("text", "image", "embedding") if getattr(self, name) is not None]
@@ -58,12 +59,12 @@ class Columns:
             raise InputError("name one of --text, --image and --embedding.")
         return kinds[0]
 
-    @property
+    @cached_property
     def content(self) -> str:
         """The column of the records."""
         return trimmed(getattr(self, self.kind))
 
-    @property
+    @cached_property
     def named(self) -> list[str]:
         """Columns of labels and owners, as far as they are named."""
         return [trimmed(name) for name in (self.label, self.owner) if name is not None]

@@ -10,7 +10,8 @@ from ..publish import save
 from ..publish.saving import check_writable
 from .job import prepare
 from .ledger import Account
-from .plan import describe, foretell, warning
+from .options import InputError
+from .plan import all_at_risk, describe, foretell, warning
 
 
 def train(options: argparse.Namespace) -> None:
@@ -20,15 +21,22 @@ def train(options: argparse.Namespace) -> None:
     account = Account.opened(options)
     job = prepare(options, None if account is None else account.check)
     print(describe(job), flush=True)
+    if all_at_risk(job) and not options.anyway:
+        raise InputError(
+            "every class may be lost in the noise: more records, a larger epsilon or a smaller "
+            "radius help; nothing was fitted or charged, and --anyway trains all the same."
+        )
+    accountant = None if account is None else account.accountant
+    options.begun = accountant, 0 if accountant is None else accountant.total().n_releases
     with shown(True):
         # Before any noise is drawn: what is wrong with public records ends the run here.
         public = foretell(job)
         rows = job.rows(job.records.X)
-    if account is not None:
-        job.head.set_params(accountant=account.accountant)
+    job.head.set_params(accountant=accountant)
     job.head.fit(rows, job.records.y, **job.records.groups)
     model = Pipeline([("rows", job.step), ("head", job.head)])
     folder = save(model, options.out, force=options.force, column=job.column)
+    options.written = True
     score = None
     if job.public is not None and public is not None:
         score = float(np.mean(job.head.predict(public) == job.public.y))
@@ -45,4 +53,17 @@ def train(options: argparse.Namespace) -> None:
     odd = warning(job, score)
     print(
         f"Warning   {odd}" if odd else f"Next      balldp verify {folder}; hf upload NAME {folder}"
+    )
+
+
+def interrupted(options: argparse.Namespace) -> str:
+    """What a run has done that was interrupted, in words."""
+    accountant, before = getattr(options, "begun", (None, 0))
+    if getattr(options, "written", False):
+        return f"the model is in {options.out}"
+    if accountant is None or accountant.total().n_releases == before:
+        return "nothing was charged or written"
+    return (
+        f"{options.ledger} counts this fit, whose model was not written: the next one is charged "
+        "again"
     )
