@@ -14,10 +14,10 @@ from .passes import (
 )
 from .projection import (
     REFUSED,
+    are_plain,
     check_sizes,
     check_unchanged,
     domain_factors,
-    have_plain_sizes,
     project_onto_ball,
     rows_in_domain,
 )
@@ -31,6 +31,7 @@ __all__ = [
     "Rows",
     "RowsError",
     "Shard",
+    "are_plain",
     "as_rows",
     "blas_threads_for",
     "block_rows",
@@ -41,7 +42,6 @@ __all__ = [
     "from_hdf5",
     "from_parquet",
     "from_zarr",
-    "have_plain_sizes",
     "on_cluster",
     "place_rows",
     "project_onto_ball",
