@@ -408,6 +408,13 @@ MUTANTS = (
         ("accounting/test_accountant.py",),
     ),
     Mutant(
+        "a row that decides how its block is scored",
+        "heads/scoring.py",
+        "_score_others(scores, block, ~plain,",
+        "_score_others(scores, block, plain | ~plain,",
+        ("heads/test_scoring.py",),
+    ),
+    Mutant(
         "a score of any model private",
         "accounting/scoring.py",
         "if heads_of(model) is None:",

@@ -28,6 +28,7 @@ from ._parameters import check_whole
 from .datasets import unit_rows
 from .encoder_name import has_digest, name_of_weights, same_encoder
 from .encoder_weights import DEFAULT, DEFAULT_WIDTH, PACKAGE, copies, digest_of, located
+from .pipelines import RowWise
 from .progress import bar
 
 Rows = NDArray[np.float32]
@@ -98,7 +99,7 @@ class _Cache:
             base.executemany("INSERT OR REPLACE INTO row VALUES (?, ?)", values)
 
 
-class BaseEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class BaseEncoder(RowWise, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """What the encoders share: validation, the cache, the progress bar, unit norm.
 
     Each has ``_records(X)``, the records as a list or a ValueError; ``_identity()``, in JSON the

@@ -1,31 +1,95 @@
-"""The parts of a model: its head, the steps before it, and which steps learn from the rows."""
+"""The parts of a model: its head, the steps before it, and which of them look beyond one row.
+
+What a head promises, and a private score, hold of steps that map each row by itself: one record
+then moves one row. That a step learns nothing is not enough, as it may still compare rows. So steps
+are known by their class, or are not.
+"""
 
 import contextlib
+import sys
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sklearn.ensemble import VotingClassifier
-from sklearn.feature_extraction import FeatureHasher
-from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.frozen import FrozenEstimator
-from sklearn.kernel_approximation import PolynomialCountSketch, RBFSampler, SkewedChi2Sampler
-from sklearn.model_selection import FixedThresholdClassifier
-from sklearn.multiclass import OneVsOneClassifier, OneVsRestClassifier, OutputCodeClassifier
 from sklearn.pipeline import Pipeline
-from sklearn.random_projection import BaseRandomProjection
 from sklearn.utils import get_tags
 
-# These fit nothing beside the models that they hold.
-_OF_SEVERAL = (OneVsOneClassifier, OneVsRestClassifier, OutputCodeClassifier, VotingClassifier)
-# The fit of these reads at most the shape of the rows, which older hashers do not declare.
-_SHAPE_ONLY = (
-    BaseRandomProjection,
-    FeatureHasher,
-    HashingVectorizer,
-    PolynomialCountSketch,
-    RBFSampler,
-    SkewedChi2Sampler,
-)
+#: Classes by the public module that has them.
+Classes = Mapping[str, tuple[str, ...]]
+
+#: The fit of these reads at most the shape and the type of the rows.
+LEARN_NOTHING: Classes = {
+    "sklearn.feature_extraction": ("FeatureHasher",),
+    "sklearn.feature_extraction.text": ("HashingVectorizer",),
+    "sklearn.kernel_approximation": ("PolynomialCountSketch", "RBFSampler", "SkewedChi2Sampler"),
+    "sklearn.preprocessing": ("Binarizer", "Normalizer", "PolynomialFeatures"),
+    "sklearn.random_projection": ("GaussianRandomProjection", "SparseRandomProjection"),
+}
+#: These map each row by itself once they are fitted.
+ROW_WISE_ONCE_FITTED: Classes = {
+    "sklearn.decomposition": ("IncrementalPCA", "PCA", "TruncatedSVD"),
+    "sklearn.feature_extraction.text": ("CountVectorizer", "TfidfTransformer", "TfidfVectorizer"),
+    "sklearn.feature_selection": ("SelectKBest", "SelectPercentile", "VarianceThreshold"),
+    "sklearn.impute": ("SimpleImputer",),
+    "sklearn.preprocessing": (
+        "KBinsDiscretizer",
+        "MaxAbsScaler",
+        "MinMaxScaler",
+        "OneHotEncoder",
+        "OrdinalEncoder",
+        "RobustScaler",
+        "StandardScaler",
+    ),
+}
+# These fit nothing beside the models in ``estimators_``, by which each row is predicted.
+_OF_SEVERAL: Classes = {
+    "sklearn.ensemble": ("VotingClassifier",),
+    "sklearn.multiclass": ("OneVsOneClassifier", "OneVsRestClassifier", "OutputCodeClassifier"),
+}
+_SEARCHES: Classes = {
+    "sklearn.model_selection": (
+        "GridSearchCV",
+        "HalvingGridSearchCV",
+        "HalvingRandomSearchCV",
+        "RandomizedSearchCV",
+    ),
+}
+# This predicts by the model in ``estimator_`` and a threshold that was declared.
+_OF_ONE: Classes = {"sklearn.model_selection": ("FixedThresholdClassifier",)}
+
+_LEARNS = "learns from the rows"
+_UNKNOWN = "is not known to map each row by itself"
+
+
+class Head:
+    """What the heads of this package derive from: rooms below theirs know them by it."""
+
+
+class HoldsModel:
+    """An estimator of this package that predicts by the model in ``estimator_`` alone."""
+
+
+class RowWise:
+    """A step that maps each row by itself: derive a transformer of your own from it to say so.
+
+    Whatever the other rows are, in ``fit`` and in ``transform``, what becomes of a row stays the
+    same, to the last bit. Nobody checks that: it is you who vouches for it. Audits, :func:`.save`
+    and cards then warn of the step no more, and :class:`.PrivateAccuracy` scores models that have
+    it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.base import BaseEstimator, TransformerMixin
+    >>> from sklearn_balldp.pipelines import RowWise
+    >>> class Logarithms(RowWise, TransformerMixin, BaseEstimator):
+    ...     def fit(self, X, y=None):
+    ...         return self
+    ...
+    ...     def transform(self, X):
+    ...         return np.log1p(X)
+    """
 
 
 @dataclass(frozen=True)
@@ -58,9 +122,9 @@ class ModelParts:
         return None
 
     @property
-    def learners(self) -> list[str]:
-        """Names of steps that learn from the rows; frozen ones and row-wise ones do not."""
-        return [name for name, step in self.steps if learns(step)]
+    def beyond_rows(self) -> str:
+        """Which steps look beyond one row, or may, and why; empty if none does."""
+        return "; ".join(_named_reasons(self.steps))
 
 
 def parts_of(model: Any) -> ModelParts:
@@ -73,51 +137,110 @@ def parts_of(model: Any) -> ModelParts:
         elif isinstance(model, Pipeline) and model.steps:
             steps += model.steps[:-1]
             model = model.steps[-1][1]
-        elif not hasattr(model, "release_") and hasattr(model, "estimator_"):
+        elif not isinstance(model, Head) and hasattr(model, "estimator_"):
             wrapper = wrapper or type(model).__name__
             model = model.estimator_
         else:
             return ModelParts(model, tuple(steps), frozen, wrapper)
 
 
-def heads_of(model: Any) -> list[Any] | None:
-    """Fitted Ball-DP heads that a model's predictions are made of; None if they take anything else.
+def heads_of(model: Any) -> tuple[list[Any], list[str]]:
+    """Fitted Ball-DP heads that a model's predictions are made of; and what else they take.
 
-    Looked through are pipelines whose steps do not learn, votes, fixed thresholds, auditors, and
-    what makes one problem of several classes many of two.
+    Looked through are pipelines whose steps map each row by itself, votes, fixed thresholds,
+    auditors, and what makes one problem of several classes many of two: all known by their class.
+    The second list holds sentences, and is empty where there is nothing else.
     """
+    others: list[str] = []
     while True:
-        if isinstance(model, FrozenEstimator):
+        if type(model) is FrozenEstimator:
             model = model.estimator
-        elif isinstance(model, Pipeline) and model.steps:
-            if any(learns(step) for _, step in model.steps[:-1]):
-                return None
+        elif type(model) is Pipeline and model.steps:
+            others += _named_reasons(model.steps[:-1])
             model = model.steps[-1][1]
         elif _holds_one(model):
             model = model.estimator_
         else:
             break
-    if hasattr(model, "release_"):
-        return [model]
-    parts = [heads_of(part) for part in model.estimators_] if type(model) in _OF_SEVERAL else []
-    if not parts or None in parts:
-        return None
-    return [part for heads in parts for part in heads or []]
+    if isinstance(model, Head) and hasattr(model, "release_"):
+        return [model], others
+    parts = getattr(model, "estimators_", []) if is_one_of(model, _OF_SEVERAL) else []
+    if not parts:
+        return [], [*others, f"{type(model).__name__} is no fitted Ball-DP head"]
+    heads = []
+    for part in parts:
+        of_part, beside = heads_of(part)
+        heads += of_part
+        others += [reason for reason in beside if reason not in others]
+    return heads, others
+
+
+def is_search(model: Any) -> bool:
+    """Whether a model is a search of scikit-learn's, whose fit adds the choice by scores alone."""
+    return is_one_of(model, _SEARCHES)
 
 
 def _holds_one(model: Any) -> bool:
     """Whether a model predicts by one other and by nothing else that its fit learned."""
-    ours = type(model).__module__.startswith("sklearn_balldp.") and not hasattr(model, "release_")
-    return (ours or type(model) is FixedThresholdClassifier) and hasattr(model, "estimator_")
+    held = isinstance(model, HoldsModel) or is_one_of(model, _OF_ONE)
+    return held and hasattr(model, "estimator_")
 
 
-def learns(step: Any) -> bool:
-    """Whether the fit of a step reads the rows."""
-    if isinstance(step, (str, type(None), FrozenEstimator, *_SHAPE_ONLY)):
-        return False
+def is_one_of(instance: Any, classes: Classes) -> bool:
+    """Whether an object is of one of these classes: a subclass may do otherwise.
+
+    A module that was not imported has no instances: none is imported for this.
+    """
+    imported = {module: vars(sys.modules[module]) for module in classes if module in sys.modules}
+    return any(
+        type(instance) is content.get(name)
+        for module, content in imported.items()
+        for name in classes[module]
+    )
+
+
+def _named_reasons(steps: Iterable[tuple[str, Any]]) -> list[str]:
+    named = ((name, beyond_row(step)) for name, step in steps)
+    return [f"{name} {reason}" for name, reason in named if reason]
+
+
+def beyond_row(step: Any, *, frozen: bool = False) -> str | None:
+    """How a step looks, or may look, beyond the one row that it maps; None where it does not.
+
+    A ``frozen`` step was fitted elsewhere, and is not fitted again.
+    """
+    if step is None or isinstance(step, (str, RowWise)):
+        return None
+    if type(step) is FrozenEstimator:
+        return beyond_row(step.estimator, frozen=True)
+    if is_one_of(step, {"sklearn.compose": ("ColumnTransformer",)}):
+        inner = [*(part for _, part, _ in step.transformers), step.remainder]
+        if not frozen and any(callable(columns) for *_, columns in step.transformers):
+            return "chooses columns by the rows: name them"
+        if not frozen and step.sparse_threshold != 0:
+            return "makes its output sparse or not by the rows: set sparse_threshold=0"
+        return _first_reason(inner, frozen)
+    if is_one_of(step, {"sklearn.pipeline": ("FeatureUnion", "Pipeline")}):
+        parts = step.steps if type(step) is Pipeline else step.transformer_list
+        return _first_reason([part for _, part in parts], frozen)
+    if is_one_of(step, {"sklearn.preprocessing": ("FunctionTransformer",)}) and step.func is None:
+        return None  # what a fit puts in place of "passthrough"
+    if is_one_of(step, LEARN_NOTHING):
+        # Colliding values are added up in an order that other rows may change; ones stay exact.
+        if getattr(step, "input_type", "string") != "string":
+            return _UNKNOWN
+        return _LEARNS if not frozen and getattr(step, "gamma", None) == "scale" else None
+    if is_one_of(step, ROW_WISE_ONCE_FITTED):
+        return None if frozen else _LEARNS
+    return _UNKNOWN if frozen or not _requires_fit(step) else _LEARNS
+
+
+def _first_reason(steps: Iterable[Any], frozen: bool) -> str | None:
+    return next(filter(None, (beyond_row(step, frozen=frozen) for step in steps)), None)
+
+
+def _requires_fit(step: Any) -> bool:
     try:
-        fitted = bool(get_tags(step).requires_fit)
+        return bool(get_tags(step).requires_fit)
     except Exception:
-        return True  # without tags, assume that the step learns
-    # Of the class alone: an object may say anything of itself.
-    return fitted and not getattr(type(step), "_row_wise", False)
+        return True  # without tags, assume that it does

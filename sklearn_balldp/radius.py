@@ -28,6 +28,7 @@ from .accounting import OtherRelease, PrivacyAccountant, count
 from .accounting.accountant import check_accountant
 from .adjacency import METRICS
 from .distances import edit_quantile, private_quantile, same_label_quantile
+from .pipelines import RowWise
 from .privacy.noise import check_random_state
 from .rows import Rows, project_onto_ball
 
@@ -73,7 +74,7 @@ class ChosenRadius:
     on_sphere: bool = False
 
 
-class RadiusPolicy(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
+class RadiusPolicy(RowWise, OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     """Choose the radius that a Ball-DP head protects, and say what the choice costs.
 
     Pass it to a head as ``radius=RadiusPolicy(...)``. A search can then choose its parameters
@@ -149,8 +150,6 @@ class RadiusPolicy(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     (0.9, 'reference', True)
     """
 
-    # What fit learns changes no row: transform projects rows onto a declared ball.
-    _row_wise = True
     _takes_accountant = True
 
     def __init__(

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.metrics import accuracy_score
 
-from ..pipelines import heads_of
+from ..pipelines import heads_of, is_search
 from ..privacy.gaussian import mu_from_budget
 from ..privacy.noise import Noise, RandomState, check_random_state, grid_slack
 from .accountant import PrivacyAccountant, check_accountant
@@ -20,7 +20,8 @@ class PrivateAccuracy:
     private too. If one scored row is replaced, its label too, the accuracy of a fixed model moves
     by at most ``1 / n_rows``. What a training row moves, the model's release hides. So models
     that are not made of Ball-DP heads alone are refused: a step before the head that learned from
-    the rows, a threshold or features chosen by scores, a search whose scores are not private.
+    the rows, or is not known to map each row by itself (:class:`.RowWise`); a threshold or features
+    chosen by scores; a search whose scores are not private.
 
     Parameters
     ----------
@@ -61,15 +62,13 @@ class PrivateAccuracy:
 
     def __call__(self, estimator: Any, X: ArrayLike, y: ArrayLike) -> float:
         """Noisy accuracy, counted before the rows are looked at."""
-        model = estimator
-        if hasattr(estimator, "best_estimator_"):
-            model = estimator.best_estimator_ if _scores_are_private(estimator) else None
-        if heads_of(model) is None:
+        others = _beside_heads(estimator)
+        if others:
             raise ValueError(
                 f"PrivateAccuracy: of a {type(estimator).__name__} not all comes from a release, "
-                "so one training record may move its score by any amount; score a Ball-DP head, "
-                "or what is made of such heads alone (steps that learn: fit them on public rows, "
-                "and freeze them)."
+                f"so one record may move its score by any amount: {'; '.join(others)}. Score a "
+                "Ball-DP head, or what is made of such heads alone, behind steps that map each row "
+                "by itself (those that learn: fit them on public rows, and freeze them)."
             )
         n_rows = len(np.asarray(y))
         noise = Noise(self.random_state)
@@ -85,9 +84,13 @@ class PrivateAccuracy:
         return f"PrivateAccuracy(epsilon={self.epsilon!r}, delta={self.delta!r})"
 
 
-def _scores_are_private(search: Any) -> bool:
-    """Whether the choice of a search's best candidate is covered."""
-    scoring = search.scoring
+def _beside_heads(estimator: Any) -> list[str]:
+    """What a model's predictions take beside releases, in words; a private choice is one."""
+    if not (is_search(estimator) and hasattr(estimator, "best_estimator_")):
+        return heads_of(estimator)[1]
+    scoring = estimator.scoring
     scorers = list(scoring.values()) if isinstance(scoring, dict) else [scoring]
-    private = all(isinstance(s, PrivateAccuracy) and s.random_state is None for s in scorers)
-    return private and not search.return_train_score
+    private = all(type(s) is PrivateAccuracy and s.random_state is None for s in scorers)
+    if private and not estimator.return_train_score:
+        return heads_of(estimator.best_estimator_)[1]
+    return [f"{type(estimator).__name__} chose by scores that are not private"]

@@ -32,6 +32,7 @@ from .._validation import all_or_nothing, caller_level
 from ..heads import Released
 from ..heads.inspection import noise_of
 from ..mechanisms import drive
+from ..pipelines import HoldsModel
 from ..privacy.noise import EXACT_SAMPLER
 from ..progress import bar
 from ..verdicts import CANNOT_CHECK, FAIL, FALSE_ALARM, PASS, Check
@@ -68,7 +69,7 @@ class FailedGuaranteeWarning(UserWarning):
     """An audit contradicts the guarantee that a release states."""
 
 
-class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
+class ReconstructionAuditor(HoldsModel, MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     """Fit a Ball-DP head and measure what an informed adversary reconstructs from it.
 
     The auditor takes out one training record, the *anchor*, and puts each of ``n_candidates``
@@ -187,7 +188,8 @@ class ReconstructionAuditor(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     FailedGuaranteeWarning
         If ``guarantee_holds_`` is False.
     PooledPreprocessingWarning
-        If a transformer before the head learns from the private rows.
+        If a step before the head learns from the private rows, or is not known to map each row by
+        itself.
 
     References
     ----------

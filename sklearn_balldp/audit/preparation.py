@@ -28,7 +28,7 @@ _STREAM = int.from_bytes(b"audit", "big")
 
 
 class PooledPreprocessingWarning(UserWarning):
-    """A transformer may have learned from the private rows; no guarantee covers what it reveals."""
+    """A step may map a row by other private rows too; no guarantee covers what that reveals."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -156,13 +156,13 @@ def split_model(estimator: Any) -> tuple[Pipeline | None, BaseBallDPClassifier, 
 
 
 def warn_of_pooling(parts: ModelParts) -> None:
-    """Warn of the steps that learn from the rows."""
-    if parts.learners:
-        unless = " unless they were fitted on public rows" if parts.frozen else ""
+    """Warn of the steps that look beyond one row, or may."""
+    if parts.beyond_rows:
+        unless = " (unless they were fitted on public rows)" if parts.frozen else ""
         warnings.warn(
-            f"the step(s) {', '.join(parts.learners)} learn from the private rows{unless}, so that "
-            "one record moves every row: neither the guarantee nor this audit covers that. Use "
-            "steps that map each row on its own, or fit them on public rows and freeze them.",
+            f"steps before the head: {parts.beyond_rows}{unless}. One record may then move every "
+            "row, which neither the guarantee nor this audit covers. Use steps that map each row "
+            "by itself, or fit them on public rows and put each into a FrozenEstimator.",
             PooledPreprocessingWarning,
             stacklevel=caller_level(),
         )

@@ -39,6 +39,7 @@ from .._validation import (
 from ..accounting.accountant import check_accountant
 from ..adjacency import DOMAINS, METRICS
 from ..mechanisms import Mechanism, Records
+from ..pipelines import Head
 from ..privacy.noise import Noise, check_random_state
 from ..privacy.problem import Problem
 from ..privacy.release import Release
@@ -58,7 +59,7 @@ Labels = tuple[NDArray[Any], Any, tuple[int, ...] | None]
 
 
 @dataclass(eq=False, repr=False)
-class BaseBallDPClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
+class BaseBallDPClassifier(Head, ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
     """A head: its parameters, the fit, and the linear rule by which it predicts.
 
     Parameters

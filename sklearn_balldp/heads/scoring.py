@@ -1,4 +1,8 @@
-"""Scores of rows under released weights, the classes of largest score, and probabilities."""
+"""Scores of rows under released weights, the classes of largest score, and probabilities.
+
+What is predicted of a row depends on that row alone, bit for bit: it decides by itself how it is
+computed, and blocks of rows are cut by their shape. :class:`.PrivateAccuracy` counts on it.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,7 +13,7 @@ from scipy.special import log_softmax
 from sklearn.utils.metaestimators import available_if
 
 from ..mechanisms.products import scores_of
-from ..rows import Shard, have_plain_sizes, rows_in_domain, table_of, working_precision
+from ..rows import Shard, are_plain, rows_in_domain, table_of, working_precision
 
 
 class ProbabilitiesMixin:
@@ -54,8 +58,9 @@ def projected_scores(
     With ``largest`` only the position of the largest score of each row, block by block. A row that
     holds NaN or infinity raises a FloatingPointError.
     """
-    # Products of rows in the ball, and of few that are not yet, with such weights are finite.
-    moderate = bool((np.abs(coef) < 1e18).all() and (intercept < 1e18).all())
+    # Products of plain rows with such weights are finite. No row decides the precision.
+    moderate = bool((np.abs(coef) < 1e18).all())
+    moderate = moderate and bool(((np.abs(intercept) < 1e18) | np.isneginf(intercept)).all())
     precision: Any = working_precision(X.dtype, norm_bound) if moderate else np.float64
     weights = np.ascontiguousarray(coef.T, dtype=precision)
     kind = (len(X),) if largest else (len(X), len(coef))
@@ -85,17 +90,33 @@ def _scores_in(
         with np.errstate(all="ignore"):
             scores = scores_of(block, weights)
             squares = np.vecdot(block, block)
-        if have_plain_sizes(squares, block.shape[1], domain):
-            if domain == "sphere" or squares.max() > bound:
-                reach = np.maximum(squares, bound) if domain == "ball" else squares
-                scores *= (norm_bound / np.sqrt(reach))[:, None]
-        else:
-            # Rows that are refused, zero rows, or a square that only float64 can hold.
-            inside = rows_in_domain(block.astype(np.float64), norm_bound, domain)
-            scores = scores_of(inside.astype(precision), weights)
+            plain = are_plain(squares, block.shape[1], domain)
+            scaled = plain & (squares > bound) if domain == "ball" else plain
+            # A factor of one changes no bit: every row is multiplied, whatever the others need.
+            scores *= np.where(scaled, norm_bound / np.sqrt(squares), precision(1.0))[:, None]
+        if not plain.all():
+            _score_others(scores, block, ~plain, weights, norm_bound, domain)
         scores += offsets
         kept.append(_largest_of(scores) if largest else scores)
     return np.concatenate(kept)
+
+
+def _score_others(
+    scores: NDArray[Any],
+    block: NDArray[Any],
+    others: NDArray[np.bool_],
+    weights: NDArray[Any],
+    norm_bound: float,
+    domain: str,
+) -> None:
+    """Score rows of a block that are refused, or of a size that only float64 can square."""
+    places = np.flatnonzero(others)
+    places = places[block[places].any(axis=1)]  # scores of zero rows are zero already
+    if len(places):
+        # At their places in a block of this shape: how many there are must not matter to any.
+        placed = np.zeros_like(block)
+        placed[places] = rows_in_domain(block[places].astype(np.float64), norm_bound, domain)
+        scores[places] = scores_of(placed, weights)[places]
 
 
 def _largest_of(scores: NDArray[Any]) -> NDArray[np.intp]:

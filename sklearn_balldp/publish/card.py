@@ -153,7 +153,7 @@ def card(model: Any, audit: Any = None) -> Card:
             f"got {type(model).__name__}."
         )
     steps = {name: any_step(name, step) for name, step in parts.steps}
-    return card_text(release, steps, release.matches(model), audit)
+    return card_text(release, steps, release.matches(model), audit, parts.beyond_rows)
 
 
 def card_text(
@@ -161,12 +161,15 @@ def card_text(
     steps: Mapping[str, Step] | None = None,
     same: bool | None = None,
     audit: Any = None,
+    beyond_rows: str = "",
 ) -> Card:
     """The card of a release, of the steps before its head, and of parameters that are the same.
 
-    What is None is not at hand.
+    What is None is not at hand. ``beyond_rows`` names steps that may map a row by others.
     """
     w, guarantee = _words(release, steps), release.guarantee()
+    moved = f"steps before the head: {beyond_rows}, so that one record may have moved all rows"
+    beyond = [moved] if beyond_rows else []
     return Card(f"""\
 # Privacy card of a {marked(release.head)}
 {_warning(release)}
@@ -191,6 +194,7 @@ at most {percent(guarantee.advantage)} (0 % is guessing, 100 % is certainty).{w[
 - what is true of the population: a model may reveal that smokers fall ill, whoever took part
 - the number of records, the encoder and every setting, which are public
 - preprocessing fitted on the private records, and anything else made from them
+{points(beyond)}\
 - a publisher who does otherwise than this page says: anyone can check that model and record \
 agree (balldp verify), only the owner of the records can test the noise, and no check finds a \
 clever lie

@@ -22,6 +22,7 @@ from ..mechanisms import (
     drive,
 )
 from ..mechanisms.settings import TUNING
+from ..pipelines import ModelParts
 from ..privacy.noise import EXACT_SAMPLER
 from ..privacy.release import Release
 from ..text import one_line, percent
@@ -158,13 +159,16 @@ def _publishers_checks(model: Published) -> Iterator[Check]:
         notes["labels"] = shown
     for name, shown in notes.items():
         yield Check(name, CANNOT_CHECK, shown, "nothing proves them")
-    # Numbers that a step holds may be of private rows.
-    named = enumerate(model.named_steps.items(), 1)
-    learned = [f"{name} (step {i})" for i, (name, s) in named if s.arrays or s.kind == "foreign"]
+    # Numbers that a step holds may be of private rows; one that no receiver knows may do anything.
+    named = {f"{name} (step {i})": s for i, (name, s) in enumerate(model.named_steps.items(), 1)}
+    learned = [name for name, s in named.items() if s.arrays or s.kind == "foreign"]
+    lives = [(name, s.live) for name, s in named.items() if s.kind == "foreign"]
+    beyond = ModelParts(None, tuple(lives)).beyond_rows
     if model.steps:
-        basis = "a step fitted on private rows is outside of the guarantee"
+        basis = "a step that looks beyond one row, or was fitted on private rows, is not covered"
         why = "only the publisher knows whether the rows of its fit were public: ask"
         shown = f"{', '.join(learned)}: {why}" if learned else "every step maps each row on its own"
+        shown += f" ({beyond})" if beyond else ""
         yield Check("preprocessing", CANNOT_CHECK if learned else PASS, shown, basis)
 
 

@@ -62,8 +62,8 @@ def save(
     Warns
     -----
     PooledPreprocessingWarning
-        If a step learned from rows and is not in a ``FrozenEstimator``. Of private rows, that is
-        not covered by the promise.
+        If a step learns from the rows and is not in a ``FrozenEstimator``. Of private rows, that
+        is not covered by the promise.
 
     Examples
     --------
@@ -95,12 +95,12 @@ def save(
     if faults:
         raise ValueError(f"model: it has {'; '.join(faults)}, which no receiver would take.")
     # Their arrays may come from the private rows: a model does not tell.
-    learners = one_line(", ".join(parts_of(model).learners))
-    if learners:
+    beyond = parts_of(model).beyond_rows
+    if beyond:
         warnings.warn(
-            f"the step(s) {learners} learned from rows. If these were private, "
-            "one record moved every row, and the promise does not hold. Fit such steps on public "
-            "rows, and put each into a FrozenEstimator before you fit the pipeline.",
+            f"steps before the head: {one_line(beyond)}. If these rows were private, one record "
+            "moved every row, and the promise does not hold. Fit such steps on public rows, and "
+            "put each into a FrozenEstimator before you fit the pipeline.",
             PooledPreprocessingWarning,
             stacklevel=caller_level(),
         )

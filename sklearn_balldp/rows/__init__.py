@@ -14,10 +14,10 @@ from .passes import (
 )
 from .projection import (
     REFUSED,
+    are_plain,
     check_sizes,
     check_unchanged,
     domain_factors,
-    have_plain_sizes,
     project_onto_ball,
     rows_in_domain,
 )
@@ -31,6 +31,7 @@ __all__ = [
     "Rows",
     "RowsError",
     "Shard",
+    "are_plain",
     "blas_threads_for",
     "block_rows",
     "check_sizes",
@@ -39,7 +40,6 @@ __all__ = [
     "from_npy",
     "from_parquet",
     "from_zarr",
-    "have_plain_sizes",
     "history_of",
     "in_memory",
     "on_cluster",

@@ -6,8 +6,10 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import validate_data
 
+from ..pipelines import RowWise
 
-class DenseRows(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
+
+class DenseRows(RowWise, OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     """Make sparse rows dense, for the heads take no others.
 
     It learns nothing, so that one record moves one row. A model that holds it can be saved and
@@ -23,7 +25,6 @@ class DenseRows(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     (2, 512)
     """
 
-    _row_wise = True
     _parameter_constraints: ClassVar[dict[str, Any]] = {}
 
     def fit(self, X: Any, y: Any = None) -> "DenseRows":
@@ -34,7 +35,9 @@ class DenseRows(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     def transform(self, X: Any) -> Any:
         """The same rows, dense."""
         is_first = not hasattr(self, "n_features_in_")
-        X = validate_data(self, X, accept_sparse="csr", reset=is_first)
+        # From other formats SciPy makes these, and sorts what is repeated in one way for all rows:
+        # the order of one row's entries would change how those of another are added up.
+        X = validate_data(self, X, accept_sparse=["csr", "csc", "coo"], reset=is_first)
         return X.toarray() if hasattr(X, "toarray") else X
 
     def __sklearn_is_fitted__(self) -> bool:

@@ -18,14 +18,17 @@ REFUSED = (
 )
 
 
-def have_plain_sizes(squares: NDArray[np.floating], n_features: int, domain: str) -> bool:
-    """Whether squared norms alone show that no row is refused, nor zero on the sphere."""
+def are_plain(squares: NDArray[np.floating], n_features: int, domain: str) -> NDArray[np.bool_]:
+    """Which rows, by their squared norms alone, are neither refused nor zero on the sphere.
+
+    Their squares, and products with weights of moderate size, are well within the precision.
+    """
     limits = np.finfo(squares.dtype)
     # The factors of two cover the rounding of squares.
-    largest = min(0.5 * LARGEST_ENTRY**2, float(limits.max))
-    smallest = max(2.0 * n_features * SMALLEST_ENTRY**2, float(limits.tiny))
-    fits = bool(squares.max(initial=0.0) <= largest)
-    return fits and (domain == "ball" or bool(squares.min(initial=np.inf) >= smallest))
+    plain = squares <= min(0.5 * LARGEST_ENTRY**2, float(limits.max) ** 0.75)
+    if domain == "sphere":
+        plain &= squares >= max(2.0 * n_features * SMALLEST_ENTRY**2, float(limits.tiny) ** 0.75)
+    return plain
 
 
 def check_sizes(rows: NDArray[np.floating], domain: str) -> None:
@@ -88,7 +91,7 @@ def domain_factors(
         unchanged = squares == 0.0 if domain == "sphere" else squares <= norm_bound * norm_bound
     if domain == "ball" and unchanged.all():
         return None
-    if not have_plain_sizes(squares, rows.shape[1], domain):
+    if not are_plain(squares, rows.shape[1], domain).all():
         check_sizes(rows, domain)
     scaled = norm_bound / np.sqrt(np.where(unchanged, 1.0, squares))
     return np.where(unchanged, 1.0, scaled) if domain == "ball" else scaled

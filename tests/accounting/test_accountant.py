@@ -14,6 +14,7 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from functools import partial
+from types import SimpleNamespace
 
 import joblib
 import numpy as np
@@ -38,7 +39,7 @@ from sklearn.model_selection import (
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import Normalizer, StandardScaler
+from sklearn.preprocessing import FunctionTransformer, Normalizer, StandardScaler, scale
 
 from sklearn_balldp import (
     BallDPLinearDiscriminant,
@@ -652,6 +653,8 @@ def test_a_score_hides_only_what_the_model_hides(counts):
     seeded, side = head_of(random_state=0), X[:, 0] > 0
     chosen = RFECV(head_of(), cv=2, importance_getter="prototypes_").fit(X, Y)
     private, leaking = PrivateAccuracy(1.0), {"return_train_score": True}
+    frozen = FrozenEstimator(FunctionTransformer(scale))
+    searched = {"scoring": private, "return_train_score": False}
     for model, data in (
         (one, held),
         (LogisticRegression().fit(X, Y), (X, Y)),
@@ -665,13 +668,22 @@ def test_a_score_hides_only_what_the_model_hides(counts):
         (TunedThresholdClassifierCV(seeded, cv=2).fit(X, side), (X, side)),
         (chosen, (X, Y)),
         (make_pipeline(StandardScaler(), head_of()).fit(X, Y), (X, Y)),
+        # What learns nothing may compare rows all the same.
+        (make_pipeline(FunctionTransformer(scale), head_of()).fit(X, Y), (X, Y)),
+        (make_pipeline(frozen, head_of()).fit(X, Y), (X, Y)),
+        # What says of itself that it was released, or chosen.
+        (SimpleNamespace(release_=None, predict=FITTED.predict), (X, Y)),
+        (SimpleNamespace(best_estimator_=FITTED, predict=FITTED.predict, **searched), (X, Y)),
     ):
         with pytest.raises(ValueError, match="not all comes from a release"):
             scorer(model, *data)
+    with pytest.raises(ValueError, match="functiontransformer is not known to map each row"):
+        scorer(make_pipeline(FunctionTransformer(scale), FITTED), X, Y)
     assert not counts.records
     models = (
         FITTED,
         make_pipeline(Normalizer(), head_of()).fit(X, Y),
+        make_pipeline(FrozenEstimator(StandardScaler().fit(X)), head_of()).fit(X, Y),
         FrozenEstimator(FITTED),
         VotingClassifier([("a", head_of()), ("b", head_of())]).fit(X, Y),
         OneVsRestClassifier(head_of()).fit(X, Y),

@@ -24,7 +24,13 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import Pipeline, make_pipeline
-from sklearn.preprocessing import FunctionTransformer, Normalizer, StandardScaler, normalize
+from sklearn.preprocessing import (
+    FunctionTransformer,
+    Normalizer,
+    StandardScaler,
+    normalize,
+    scale,
+)
 from sklearn.random_projection import GaussianRandomProjection
 from threadpoolctl import threadpool_info
 
@@ -48,7 +54,9 @@ from sklearn_balldp.audit.auditor import refuting_successes
 from sklearn_balldp.audit.preparation import audit_generator
 from sklearn_balldp.heads.inspection import records_of
 from sklearn_balldp.mechanisms import Minimiser, Sums, drive
+from sklearn_balldp.pipelines import RowWise
 from sklearn_balldp.privacy import Noise
+from sklearn_balldp.rows import DenseRows
 
 SURE = 1 - 1e-9
 
@@ -509,11 +517,15 @@ def test_seeded_trials_are_the_same_on_any_number_of_threads(seed, digits):
 # Dropping in ------------------------------------------------------------------------------------
 
 
+class Encoder(RowWise, FunctionTransformer):
+    """A function of each row by itself."""
+
+
 def test_pipeline_encodes_once(digits):
     X, y = digits
     rows, public = split(X, y, 1500)
     calls = []
-    encoder = FunctionTransformer(lambda X: calls.append(len(X)) or normalize(X))
+    encoder = Encoder(lambda X: calls.append(len(X)) or normalize(X))
     pipeline = Pipeline([("encode", encoder), ("head", clone(RIDGE))])
     auditor = audit(pipeline, *rows, *public)
     assert calls == [1500, len(X) - 1500]
@@ -536,7 +548,7 @@ def test_texts():
     texts = [" ".join(rng.choice(words[: 15 + 15 * label], size=8)) for label in y]
     pipeline = make_pipeline(
         HashingVectorizer(n_features=64),
-        FunctionTransformer(lambda X: X.toarray(), accept_sparse=True),
+        DenseRows(),
         BallDPLogisticRegression(4.0, radius=1.3, mechanism="output"),
     )
     auditor = audit(pipeline, texts, y, n_supports=1, n_candidates=5)
@@ -547,9 +559,14 @@ def test_texts():
 
 def test_pooled_preprocessing_is_named(digits):
     rows, public = split(*digits, 1400)
-    for step in (StandardScaler(), PCA(20)):
-        name = type(step).__name__.lower()
-        with pytest.warns(PooledPreprocessingWarning, match=f"{name} learn"):
+    pools = FunctionTransformer(scale)  # it learns nothing, and compares rows
+    for step, reason in (
+        (StandardScaler(), "standardscaler learns from the rows"),
+        (PCA(20), "pca learns from the rows"),
+        (pools, "functiontransformer is not known to map each row by itself"),
+        (FrozenEstimator(pools), "frozenestimator is not known to map each row by itself"),
+    ):
+        with pytest.warns(PooledPreprocessingWarning, match=reason):
             audit(make_pipeline(step, Normalizer(), RIDGE), *digits, radius=1.5)
     # Fitted on public rows and frozen, it is a map of each row.
     frozen = FrozenEstimator(PCA(20).fit(public[0]))

@@ -17,7 +17,14 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.kernel_approximation import RBFSampler
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline, make_pipeline
-from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, Normalizer, StandardScaler
+from sklearn.preprocessing import (
+    FunctionTransformer,
+    MaxAbsScaler,
+    MinMaxScaler,
+    Normalizer,
+    StandardScaler,
+    scale,
+)
 
 from sklearn_balldp import (
     BallDPLinearDiscriminant,
@@ -290,6 +297,21 @@ def test_the_distance_is_that_of_rows_as_the_head_sees_them():
         moved = model[0].transform(X[:1] + moves) - model[0].transform(X[:1])
         lengths = np.linalg.norm(moved, axis=1)
         assert 0.499 < lengths.max() <= 0.5
+
+
+@pytest.mark.parametrize(
+    ("step", "reason"),
+    [
+        (StandardScaler(), "learns from the rows"),
+        (FunctionTransformer(scale), "is not known to map each row by itself"),
+        (FrozenEstimator(StandardScaler().fit(data()[0])), None),
+        (Normalizer(), None),
+    ],
+)
+def test_steps_that_look_beyond_one_row_are_named(step, reason):
+    model = Pipeline([("it", step), ("head", BallDPRidgePrototype(2.0, radius=0.5))])
+    text = model.fit(*data())[-1].release_.card(model)
+    assert (f"steps before the head: it {reason}" in text) == (reason is not None)
 
 
 def test_rows_are_scaled_to_the_sphere_after_the_steps():

@@ -593,7 +593,7 @@ def test_a_step_that_learned_from_rows_is_told(tmp_path, step):
     """Of which rows a model does not tell; its owner knows."""
     head = BallDPRidgePrototype(8.0, radius=0.5)
     own = make_pipeline(step, head).fit(X, Y)
-    with pytest.warns(PooledPreprocessingWarning, match=f"{own.steps[0][0]} learned from rows"):
+    with pytest.warns(PooledPreprocessingWarning, match=f"{own.steps[0][0]} learns from the rows"):
         folder = save(own, tmp_path / "pooled")
     assert not failed(verify(folder))
     # In silence: what was fitted elsewhere and frozen, and what learns nothing.

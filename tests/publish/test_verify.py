@@ -16,7 +16,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import TunedThresholdClassifierCV
 from sklearn.pipeline import Pipeline, make_pipeline
-from sklearn.preprocessing import Normalizer, StandardScaler
+from sklearn.preprocessing import FunctionTransformer, Normalizer, StandardScaler, scale
 from verdicts import failed, line, lines, resealed
 
 from sklearn_balldp import (
@@ -404,6 +404,7 @@ def test_pipelines_and_encoders():
     [
         (FrozenEstimator(StandardScaler().fit(data()[0])), "CANNOT CHECK"),
         (FrozenEstimator(Normalizer()), "PASS"),
+        (FunctionTransformer(scale), "CANNOT CHECK"),
         ("passthrough", None),
         (None, None),
     ],
@@ -414,6 +415,9 @@ def test_steps_do_not_tell_what_they_were_fitted_on(step, verdict):
     found = verify(pipeline.fit(X, y), private=(X, y))
     assert lines(found).get("preprocessing") == verdict
     assert not found.failed
+    # What may compare rows is named.
+    named = "step (step 1) is not known to map each row by itself" in str(found)
+    assert named == isinstance(step, FunctionTransformer)
 
 
 def test_steps_that_fail_quote_no_record():

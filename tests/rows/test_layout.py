@@ -3,20 +3,16 @@
 import numpy as np
 import pytest
 from mean_gradients import Mean
+from other_rows import LAYOUTS, assert_others_stay, of_many_sizes
 from sklearn.pipeline import make_pipeline
 
 from sklearn_balldp import BallDPRidgePrototype, RadiusPolicy
+from sklearn_balldp.mechanisms import gradients
 from sklearn_balldp.mechanisms.objective import LinearObjective
 from sklearn_balldp.rows import passes, project_onto_ball
 from sklearn_balldp.rows.passes import row_blocks
 
 D = 24
-LAYOUTS = {
-    "C": lambda a: a,
-    "F": np.asfortranarray,
-    "strided": lambda a: np.repeat(a, 2, axis=1)[:, ::2],
-    "reversed": lambda a: np.ascontiguousarray(a[:, ::-1])[:, ::-1],
-}
 
 
 def edge(dtype, n=400):
@@ -61,6 +57,38 @@ def test_other_rows_keep_their_bits(layout, dtype, size):
             kept = np.delete(values, 7, axis=0)
             np.testing.assert_array_equal(kept, np.delete(reference[name], 7, axis=0), name)
             assert values.flags.c_contiguous
+
+
+def placed(rows, domain, seen, kept):
+    """Rows as the steps of a descent multiply them, and what scales their scores at last."""
+    labels = np.arange(len(rows)) % 2
+    mean = Mean("logistic", rows, labels, 2, clip=0.2, constant=0.0, domain=domain, seen=seen)
+    columns, chunks = {}, []
+    for part in mean.table.each(lambda part: part):
+        if not kept:
+            chunks += [block.copy() for _, block in mean.passes._placing.chunks(part, 128)]
+        for name in ("first", "last"):
+            column = part.column(name)
+            columns.setdefault(name, []).append(np.ones(len(part)) if column is None else column)
+    columns = {name: np.concatenate(parts) for name, parts in columns.items()}
+    return {"rows": mean.kept if kept else np.concatenate(chunks), **columns}
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+@pytest.mark.parametrize("domain", ["ball", "sphere"])
+@pytest.mark.parametrize(
+    ("layout", "mapped", "kept"),
+    [("C", None, True), ("F", None, False), ("C", True, False), ("strided", False, True)],
+)
+def test_a_row_of_any_size_moves_no_other_of_a_descent(
+    layout, mapped, kept, domain, dtype, whitening, monkeypatch
+):
+    monkeypatch.setattr(gradients, "KEPT_BYTES", 2**20 if kept else 0)
+    X, seen = edge(dtype, 260), None
+    if mapped is not None:
+        seen, _ = whitening(np.full(D, 0.1), 0.8, mapped, 0.6)
+    for others in (X, of_many_sizes(X)):
+        assert_others_stay(lambda rows: placed(rows, domain, seen, kept), others, [7], layout)
 
 
 @pytest.mark.parametrize("subnormal", [True, False])
