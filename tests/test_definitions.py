@@ -9,9 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from scipy.stats import norm
+from sklearn.datasets import load_iris
 
-from sklearn_balldp import BallDPRidgePrototype
+from sklearn_balldp import BallDPLinearDiscriminant, BallDPRidgePrototype, RadiusPolicy
 from sklearn_balldp.accounting import PrivateAccuracy
+from sklearn_balldp.datasets import load_messages
+from sklearn_balldp.publish.card import candidates_of
 
 R, N = 0.4, 800
 #: Five standard errors of a share of N releases.
@@ -112,3 +115,85 @@ def test_the_page_defines_what_there_is():
     for name in ("certificate", "epsilon_full_radius", "radius_hides", "radius_hides_records"):
         assert f"`{name}" in page
         assert hasattr(release, name)
+
+
+def test_candidates_that_no_ball_holds_may_all_be_told_apart():
+    """Why every sentence with a certificate says which candidates it is about."""
+    messages = load_messages()
+    X, y = messages.X_train, messages.y_train
+    places = np.flatnonzero(y == y[0])[:10]
+    kept = np.delete(np.arange(len(X)), places[1:])
+    X, y, candidates = X[kept].copy(), y[kept], X[places]
+    code = np.searchsorted(np.unique(y), y[0])
+    right, head = 0, BallDPRidgePrototype(1.0, radius=0.02)
+    for true in range(10):
+        X[0] = candidates[true]
+        head.fit(X, y)
+        shrink = 2.0 / (2.0 * head.class_counts_[code] + 0.01 * len(X))
+        rest = X[y == y[0]].astype(float).sum(axis=0) - X[0]
+        models = shrink * (rest + candidates.astype(float))
+        right += np.linalg.norm(models - head.prototypes_[code], axis=1).argmin() == true
+    release = head.release_
+    assert release.certificate(0.1) < 0.15
+    assert right == 10 <= 10 * release.certificate(0.1, radius=2.0)
+    named = candidates_of(release)
+    assert (
+        named
+        == "candidates of one label, all inside one ball of radius 0.02 around a possible record"
+    )
+
+
+def page(name):
+    path = Path(__file__).parents[1] / "docs" / f"{name}.md"
+    return " ".join(path.read_text(encoding="utf-8").split())
+
+
+@pytest.mark.parametrize("persons", [False, True])
+def test_hidden_labels_hide_all_candidates_of_single_records_alone(persons):
+    X, y = records(CENTRE)
+    head = BallDPLinearDiscriminant(
+        4.0, 1e-5, radius=R, domain="sphere", protect_labels=True, classes=[0, 1]
+    )
+    release = head.fit(X, y, groups=np.arange(12) // 2 if persons else None).release_
+    declared, anywhere = (release.certificate(0.5, radius=radius) for radius in (None, 2.0))
+    assert (anywhere > 1.05 * declared) == persons
+    assert ("inside one ball" in candidates_of(release)) == persons
+    said = "with labels protected [any](attacks.md#the-certificates), unless a person has several"
+    assert said in page("definitions")
+    said = "With labels protected it holds for any, unless a person has several records"
+    assert said in page("protection")
+
+
+def test_of_a_drawn_radius_only_the_promise_is_a_bound_over_the_draw():
+    """At a distance that is named, each draw states another epsilon."""
+    policy = RadiusPolicy(source="private", epsilon=1.0)
+    X, y = load_iris(return_X_y=True)
+    head = BallDPRidgePrototype(4.0, 1e-5, radius=policy)
+    stated = {}
+    while len(stated) < 2:
+        release = head.fit(X / 10.0, y).release_
+        stated[release.radius] = release.guarantee(), release.guarantee(radius=1.0)
+    (first, other), (second, another) = list(stated.values())[:2]
+    assert first.epsilon == pytest.approx(second.epsilon, rel=1e-6)
+    assert other.epsilon != pytest.approx(another.epsilon, rel=1e-6)
+    assert "Over the draw of a private radius too if *t* is left out" in page("definitions")
+
+
+def test_guarantees_that_are_exact_are_those_of_single_records():
+    """Of persons whose records are spread over classes, the bound of prototypes is not reached."""
+    X, y = records(CENTRE)[0], np.tile([0, 0, 1], 4)
+    head = BallDPRidgePrototype(4.0, 1e-5, radius=R, counts="min")
+    for groups, attained in ((None, True), (np.arange(12) // 3, False)):
+        release = head.fit(X, y, groups=groups).release_
+        weights = np.ones(12) if groups is None else np.full(12, 1.0 / 3.0)
+        owners = np.arange(12) if groups is None else groups
+        sigma = head.statistics_.sigma_sums
+        # The largest move of all records of one owner by t, each its own way.
+        moves = [
+            np.hypot(*[0.3 * weights[(owners == o) & (y == c)].sum() / sigma[c] for c in (0, 1)])
+            for o in np.unique(owners)
+        ]
+        stated = release.guarantee(radius=0.3).mu
+        assert max(moves) <= stated * (1 + 1e-9)
+        assert (max(moves) > stated * (1 - 1e-4)) == attained
+    assert "unless a person has several records" in page("release")
