@@ -8,7 +8,6 @@ from ..text import one_line
 from .bounds import tag_of
 from .gaussian import epsilon_from_mu, mu_from_budget
 from .problem import Problem
-from .record import contradictions
 from .weights import Weights
 
 #: Largest relative difference between two machines' values of one formula.
@@ -70,8 +69,10 @@ def check(release: Any) -> None:
         f"bound.pooled={pooled!r} and bound.moment={moment!r} are not what mechanism="
         f"{mechanism!r} asks for.",
     )
-    with contradictions("bound"):
+    try:
         bound.check(problem)
+    except ValueError as error:
+        raise ValueError(f"record: bound: {one_line(error, 200)}") from error
     budget, mu = mu_from_budget(release.epsilon, release.delta), release.mu
     if not 0.0 <= mu <= budget * (1.0 + ROUNDING):
         needed = repr(epsilon_from_mu(mu, release.delta)) if 0.0 <= mu < math.inf else "none"

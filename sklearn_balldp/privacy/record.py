@@ -29,7 +29,6 @@ FORMAT = 2
 MAX_BYTES = 16 * 2**20
 
 _LONGEST_TEXT = 500
-_LONGEST_LIST = MAX_CLASSES
 # What no record holds, in a schema.
 _NOTHING: dict[str, Any] = {"not": {}}
 
@@ -56,26 +55,21 @@ def plain(value: Any, path: str = "") -> Any:
             if field.init and field.compare and not same:
                 written[field.name] = plain(held, f"{path}.{field.name}".lstrip("."))
         return written
-    if isinstance(value, tuple) and len(value) <= _LONGEST_LIST:
+    if isinstance(value, tuple) and len(value) <= MAX_CLASSES:
         return [plain(item, f"{path}[{i}]") for i, item in enumerate(value)]
     value = value.item() if isinstance(value, np.generic) else value
-    if isinstance(value, float):
-        sound, kind = math.isfinite(value), "a finite number"
-    elif isinstance(value, int):
-        sound, kind = abs(value) <= 2**53, "a whole number of at most 2**53"
-    elif isinstance(value, str):
+    if isinstance(value, str):
         sound = value.isprintable() and len(value) <= _LONGEST_TEXT
-        kind = f"one short line of text ({_LONGEST_TEXT} characters)"
-    elif isinstance(value, tuple):
-        sound, kind = False, f"a list of length <= {_LONGEST_LIST}"
+    elif isinstance(value, (int, float)):
+        sound = math.isfinite(value) and (isinstance(value, float) or abs(value) <= 2**53)
     else:
         sound = value is None
-        kind = (
-            "a number, a text, a truth value, None, a tuple of these, or a bound: no record can "
-            f"hold this kind ({type(value).__name__})"
-        )
     if not sound:
-        raise ValueError(f"record: {path}={_short(value)} must be {kind}.")
+        raise ValueError(
+            f"record: {path}={_short(value)} is a {type(value).__name__}. No record can hold this "
+            "kind; it holds finite numbers (whole ones up to 2**53), one short line of text "
+            f"({_LONGEST_TEXT} characters), None, bounds, and tuples of length <= {MAX_CLASSES}."
+        )
     return value
 
 
@@ -168,7 +162,7 @@ def _short(value: Any) -> str:
 
 
 @contextmanager
-def contradictions(name: str = "") -> Iterator[None]:
+def contradictions() -> Iterator[None]:
     """Values that no arithmetic can make sense of are a contradiction too."""
     try:
         with np.errstate(all="ignore"):
@@ -177,12 +171,8 @@ def contradictions(name: str = "") -> Iterator[None]:
         # A bound that somebody wrote may raise anything.
         if isinstance(error, ValueError) and str(error).startswith("record"):
             raise
-        text = one_line(error, 200)
-        if isinstance(error, ValueError) and name:
-            raise ValueError(f"record: {name}: {text}") from error
-        raise ValueError(
-            f"record: it cannot be made sense of ({type(error).__name__}: {text})."
-        ) from error
+        kind, text = type(error).__name__, one_line(error, 200)
+        raise ValueError(f"record: it cannot be made sense of ({kind}: {text}).") from error
 
 
 # -- schema ---------------------------------------------------------------------------------------

@@ -53,9 +53,12 @@ _Day = Annotated[str, Meta(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$")]
 _Digest = Annotated[str, Meta(pattern=r"^([0-9a-f]{64})?$")]
 _ClassName = Annotated[str, Meta(pattern=r"^\w+$", max_length=100)]
 _Word = Annotated[str, Meta(min_length=1, max_length=100)]
-#: Of what follows from a record, one may state more than that, or less; of the rest the same.
-_MAY_BE_MORE = ("mu", "epsilon", "epsilon_full_radius", "sensitivity")
-_MAY_BE_LESS = ("sigma",)
+#: Of what follows from a record, which numbers may be stated larger than they are, and which (those
+#: of noise) smaller; the rest is the same.
+_MAY_BE_MORE = {
+    **dict.fromkeys(("mu", "epsilon", "epsilon_full_radius", "sensitivity"), True),
+    "sigma": False,
+}
 
 
 @dataclass(frozen=True)
@@ -499,9 +502,7 @@ class Release:
         check_same(plain(written), record)
         release = cls(**{field.name: getattr(written, field.name) for field in fields(cls)})
         check(release)
-        computed = Follows.of(release)
-        for name in vars(computed):
-            _check_follows(name, getattr(written.follows, name), getattr(computed, name))
+        _check_follows(written.follows, Follows.of(release))
         del record["checksum"]
         if written.checksum != record_digest(record):
             raise ValueError(
@@ -620,29 +621,23 @@ def _blocks(values: Iterable[float]) -> Blocks:
     return blocks
 
 
-def _check_follows(name: str, shown: Any, computed: Any) -> None:
+def _check_follows(said: Follows, computed: Follows) -> None:
     """Raise a ValueError if a record states too little, or of noise too much."""
-    if name in _MAY_BE_MORE + _MAY_BE_LESS:
-        sign = 1.0 if name in _MAY_BE_MORE else -1.0
-        pairs = _parts(shown), _parts(computed)
-        follows = len(pairs[0]) == len(pairs[1]) and all(
-            s >= 0.0 and sign * s >= sign * c * (1.0 - sign * ROUNDING)
-            for s, c in zip(*pairs, strict=True)
-        )
-        should = "at least" if sign > 0.0 else "at most"
-    else:
-        follows, should = type(shown) is type(computed) and shown == computed, "the same as"
-    if not follows:
-        raise ValueError(
-            f"record: follows.{name}={one_line(repr(shown), 60)} does not follow from the rest of "
-            f"it: it should be {should} {one_line(repr(computed), 60)}."
-        )
-
-
-def _parts(values: Any) -> tuple[float, ...]:
-    if isinstance(values, tuple):
-        return values
-    return (math.inf if values is None else values,)
+    for name, expected in vars(computed).items():
+        shown, more = getattr(said, name), _MAY_BE_MORE.get(name)
+        if more is None:
+            sound, should = type(shown) is type(expected) and shown == expected, "the same as"
+        else:
+            sign, should = (1.0, "at least") if more else (-1.0, "at most")
+            s, c = (np.ravel(math.inf if value is None else value) for value in (shown, expected))
+            sound = s.shape == c.shape and bool(
+                ((s >= 0.0) & (sign * s >= sign * c * (1.0 - sign * ROUNDING))).all()
+            )
+        if not sound:
+            raise ValueError(
+                f"record: follows.{name}={one_line(repr(shown), 60)} does not follow from the rest "
+                f"of it: it should be {should} {one_line(repr(expected), 60)}."
+            )
 
 
 def _range(values: Blocks, parts: str) -> str:
