@@ -84,7 +84,7 @@ def test_a_pickle_holds_plain_data_that_is_checked(release):
     assert copy.deepcopy(release) is release
     read, (record,) = release.__reduce__()
     record["problem"]["n_samples"] = 89
-    with pytest.raises(ValueError, match=r"record: problem\.(class_counts|sums_weights)"):
+    with pytest.raises(ValueError, match=r"class_counts|sums_weights|epsilon|checksum"):
         read(record)
 
 
