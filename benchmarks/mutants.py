@@ -417,9 +417,16 @@ MUTANTS = (
     Mutant(
         "a score of any model private",
         "accounting/scoring.py",
-        "if heads_of(model) is None:",
-        "if heads_of(model) == []:",
+        "if others:",
+        "if others is None:",
         ("accounting/test_accountant.py",),
+    ),
+    Mutant(
+        "a frozen step of any class taken to map each row by itself",
+        "pipelines.py",
+        "return _UNKNOWN if frozen or not _requires_fit(step) else _LEARNS",
+        "return None if frozen or not _requires_fit(step) else _LEARNS",
+        ("test_pipelines.py",),
     ),
     Mutant(
         "what a received model carries not named",

@@ -20,8 +20,8 @@ class PrivateAccuracy:
     private too. If one scored row is replaced, its label too, the accuracy of a fixed model moves
     by at most ``1 / n_rows``. What a training row moves, the model's release hides. So models
     that are not made of Ball-DP heads alone are refused: a step before the head that learned from
-    the rows, or is not known to map each row by itself (:class:`.RowWise`); a threshold or features
-    chosen by scores; a search whose scores are not private.
+    the rows, or is not known to map each row by itself (``pipelines.RowWise``); a threshold or
+    features chosen by scores; a search whose scores are not private.
 
     Parameters
     ----------
