@@ -9,10 +9,7 @@ from importlib import import_module
 from typing import Any
 
 from ..text import one_line
-from .options import check_files, in_options, parsed
-
-#: Commands whose result is what they print.
-_PRINT = ("plan", "verify")
+from .options import check_files, in_options, parsed, prints, resumed
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -41,10 +38,12 @@ def _run(options: argparse.Namespace) -> int:
     """Run it; whatever is wrong is said in one line, which quotes no private record."""
     status = 0
     caught: BaseException
+    module = None
     try:
         check_files(options)
-        if sys.stdout is None and options.command in _PRINT:
-            raise ValueError("there is no standard output: send it to a file, or to a terminal.")
+        if sys.stdout is None and prints(options):
+            named = "name a file, --out" if options.command == "predict" else "send it to a file"
+            raise ValueError(f"there is no standard output for the answer: {named}.")
         # A command imports what it needs, which takes seconds.
         module = import_module(f".{options.command}", __package__)
         verdict = getattr(module, options.command)(options)
@@ -59,7 +58,9 @@ def _run(options: argparse.Namespace) -> int:
     except (ValueError, ImportError, OSError) as error:
         caught, reason = error, _in_one_line(error)
     except KeyboardInterrupt as error:
-        caught, reason = error, f"interrupted; {str(error) or 'nothing was charged or written'}."
+        tell = getattr(module, "interrupted", None)
+        done = "nothing was charged or written" if tell is None else tell(options)
+        caught, reason = error, f"interrupted; {done}{resumed(options)}."
     except Exception as error:
         # Its text may quote private records, and Python's own status would be that of a FAIL.
         caught, kind = error, one_line(type(error).__name__, 60)

@@ -20,7 +20,9 @@ from ..encoder_weights import DEFAULT, DEFAULT_WIDTH, hub_name, located
 from ..encoders import BaseEncoder, ImageEncoder, SentenceEncoder, encoder_of
 from ..heads import HEADS as CLASSES
 from ..heads.plan import Plan
-from ..mechanisms import GradientPerturbation
+from ..mechanisms import DescentBound, GradientPerturbation, MeanGradient
+from ..mechanisms import Records as ArrayRecords
+from ..privacy.release import Release
 from ..radius import RadiusPolicy
 from ..text import appearance, one_line, spelling
 from .options import CANDIDATES, EDITS, HEADS, HIDDEN_EDITS, InputError
@@ -32,6 +34,8 @@ IMAGE_WIDTH = 512
 # Records that are embedded to tell how long all of them will take: an eighth of all, and no more
 # than these. Fewer than a batch would take longer each.
 _SAMPLE, _BATCH = 256, 32
+# Multiplications in a step from which its time is worth a look, and enough of them to tell it.
+_FAST, _ENOUGH = 10**7, 2**24
 # Among so few records many labels say nothing.
 _FEW = 20
 
@@ -53,6 +57,8 @@ class Job:
     plan: Plan
     #: About how long the records will take to be embedded; None where it was not measured.
     seconds: float | None
+    #: About how long the steps of the fit will take, after that.
+    seconds_of_steps: float
 
     def rows(self, X: Any) -> NDArray[Any]:
         """Rows as the head sees them."""
@@ -90,12 +96,15 @@ def prepare(options: argparse.Namespace) -> Job:
         radius = radius_of_edits(public, step)
     if protected:
         params |= {"protect_labels": True, "classes": _classes(options.classes, records)}
-    head = CLASSES[HEADS[options.head]](radius=radius, **params)
+    head = CLASSES[HEADS[options.head]](radius=radius, verbose=True, **params)
     if public is not None:
         public = of_classes(options.public, public, head.classes if protected else records.y)
     labels = {} if protected else {"y": records.y}
     plan = head.plan(len(records.X), width, **labels, **records.groups)
-    return Job(head, columns.content, step, records, public, plan, seconds)
+    # The forecast by public records takes the same steps.
+    n_fits = 1 if public is None else 2
+    of_steps = n_fits * seconds_of_steps(plan.release)
+    return Job(head, columns.content, step, records, public, plan, seconds, of_steps)
 
 
 # -- options --------------------------------------------------------------------------------------
@@ -204,6 +213,23 @@ def _measured(encoder: Any, X: Any) -> tuple[int, float]:
     start = time.perf_counter()
     rows = encoder.transform(sample)
     return rows.shape[1], (time.perf_counter() - start) * len(X) / len(sample)
+
+
+def seconds_of_steps(release: Release) -> float:
+    """About how long the steps of a descent take, by one of them on rows drawn at random."""
+    problem, bound, n = release.problem, release.bound, release.n_samples
+    if not isinstance(bound, DescentBound):
+        return 0.0
+    shape = bound.shape(problem)
+    if n * math.prod(shape) < _FAST:
+        return 0.0
+    size = min(n, max(_SAMPLE, _ENOUGH // math.prod(shape)))
+    rows = np.random.default_rng(0).standard_normal((size, problem.n_features))
+    some = ArrayRecords(rows, np.arange(size) % problem.n_classes)
+    query = MeanGradient(np.zeros(shape), clip=bound.clip, constant=bound.constant)
+    start = time.perf_counter()
+    query.values(problem, some)
+    return (time.perf_counter() - start) * bound.n_steps * n / size
 
 
 def _width(encoder: BaseEncoder) -> int:

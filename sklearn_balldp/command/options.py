@@ -243,6 +243,13 @@ def check_files(options: argparse.Namespace) -> None:
                 raise InputError(f"{option}{path}: there is no such file or folder.")
 
 
+def prints(options: argparse.Namespace) -> bool:
+    """Whether all that a command does is to print."""
+    if options.command == "predict":
+        return options.out is None
+    return options.command in ("plan", "verify")
+
+
 def check_new(file: Path, option: str) -> None:
     """An error unless a new file can be written there: before anything is computed."""
     if file.exists() or file.is_symlink():
@@ -258,3 +265,13 @@ def in_options(message: str) -> str:
         return PARAMETERS[match[1]] + (" " if match[2] else "")
 
     return re.sub(rf"\b({'|'.join(PARAMETERS)})=(?:True\b|(?=([\w'\"]?)))", option, message)
+
+
+def resumed(options: argparse.Namespace) -> str:
+    """How the next run goes on from what this one has embedded, in words."""
+    embeds = any(getattr(options, name, None) is not None for name in ("text", "image"))
+    if not embeds and options.command != "predict":
+        return ""
+    if options.cache is not None:
+        return f"; the next run goes on from the embeddings in {options.cache}"
+    return "; with --cache DIR the next run keeps embeddings, and one after it goes on from there"

@@ -17,6 +17,8 @@ from .options import CANDIDATES
 from .public import foretold
 
 _MAX_AT_RISK = 10
+#: Seconds that are not worth a word.
+SHORT = 10.0
 _BELOW = " " * 10
 
 
@@ -52,8 +54,7 @@ def describe(job: Job) -> str:
         f"probability {certificate} at most",
         *_at_risk(job),
     ]
-    if job.seconds is not None:
-        lines.append(f"Time      {math.ceil(job.seconds / 60.0)} min or less to embed the records")
+    lines += _time(job)
     if release.guarantee().advantage > NOTHING_HIDDEN:
         lines.append(f"Warning   epsilon {release.epsilon:.4g} hides next to nothing: lower it")
     return "\n".join(lines)
@@ -70,6 +71,23 @@ def _hidden(release: Release, anywhere: bool) -> str:
     if protected:
         return "any other record that is as close, and its label"
     return "any other record of the same label that is as close"
+
+
+def _time(job: Job) -> list[str]:
+    """How long it takes to embed the records, and to fit, where that is no matter of seconds."""
+    parts = {"to embed the records": job.seconds, "to fit": job.seconds_of_steps}
+    named = [name for name, seconds in parts.items() if seconds is not None and seconds >= SHORT]
+    if not named and job.seconds is None:
+        return []
+    total = math.ceil(((job.seconds or 0.0) + job.seconds_of_steps) / 60.0)
+    shown = " and ".join(named) or "to embed the records and to fit"
+    return [f"Time      {max(total, 1)} min or less {shown}"]
+
+
+def all_at_risk(job: Job) -> bool:
+    """Whether every class may be lost in the noise."""
+    ratios = job.plan.class_signal_to_noise
+    return bool(ratios) and max(ratios) < AT_RISK
 
 
 def _at_risk(job: Job) -> list[str]:

@@ -86,13 +86,15 @@ def foretold(head: Any, private: Records, public: Records, rows: NDArray[Any]) -
         return "not foretold: public records are too few, or of one class"
     if head.protect_labels:
         wanted = rng.choice(labels[fitted], len(wanted))
-    places = {label: fitted[labels[fitted] == label] for label in np.unique(wanted)}
-    lacking = sum(not len(of_label) for of_label in places.values())
+    names, own = np.unique(wanted, return_inverse=True)
+    # Places of each label one after another: where they begin, and how many there are.
+    ordered = fitted[np.argsort(labels[fitted], kind="stable")]
+    first = np.searchsorted(labels[ordered], names)
+    sizes = np.searchsorted(labels[ordered], names, side="right") - first
+    lacking = int(np.sum(sizes == 0))
     if lacking:
         return f"not foretold: {lacking} classes have too few public records"
-    chosen = np.empty(len(wanted), dtype=np.intp)
-    for label, of_label in places.items():
-        chosen[wanted == label] = rng.choice(of_label, int(np.sum(wanted == label)))
+    chosen = ordered[first[own] + rng.integers(sizes[own])]
     try:
         noisy = clone(head).fit(rows[chosen], labels[chosen], **private.groups)
     except ValueError:

@@ -11,7 +11,8 @@ from ..progress import shown
 from ..publish import save
 from ..publish.saving import check_writable
 from .job import Job, prepare
-from .plan import describe, foretell, warning
+from .options import InputError
+from .plan import all_at_risk, describe, foretell, warning
 
 
 def train(options: argparse.Namespace) -> None:
@@ -20,7 +21,13 @@ def train(options: argparse.Namespace) -> None:
     transcript = options.keep_transcript
     job = prepare(options)
     print(describe(job), flush=True)
+    if all_at_risk(job) and not options.anyway:
+        raise InputError(
+            "every class may be lost in the noise: more records, a larger epsilon or a smaller "
+            "radius help; nothing was embedded or charged, and --anyway trains all the same."
+        )
     accountant = None if options.ledger is None else _accountant(options.ledger, job)
+    options.begun = accountant, 0 if accountant is None else accountant.total().n_releases
     with shown(True):
         # Before any noise is drawn: what is wrong with public records ends the run here.
         public = foretell(job)
@@ -28,6 +35,7 @@ def train(options: argparse.Namespace) -> None:
     job.head.set_params(accountant=accountant).fit(rows, job.records.y, **job.records.groups)
     model = Pipeline([("rows", job.step), ("head", job.head)])
     folder = save(model, options.out, force=options.force, column=job.column)
+    options.written = True
     score = None
     if job.public is not None and public is not None:
         score = float(np.mean(job.head.predict(public) == job.public.y))
@@ -48,6 +56,19 @@ def train(options: argparse.Namespace) -> None:
     odd = warning(job, score)
     print(
         f"Warning   {odd}" if odd else f"Next      balldp verify {folder}; hf upload NAME {folder}"
+    )
+
+
+def interrupted(options: argparse.Namespace) -> str:
+    """What a run has done that was interrupted, in words."""
+    accountant, before = getattr(options, "begun", (None, 0))
+    if getattr(options, "written", False):
+        return f"the model is in {options.out}"
+    if accountant is None or accountant.total().n_releases == before:
+        return "nothing was charged or written"
+    return (
+        f"{options.ledger} counts this fit, whose model was not written: the next one is charged "
+        "again"
     )
 
 
