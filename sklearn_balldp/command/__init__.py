@@ -9,10 +9,7 @@ from importlib import import_module
 from typing import Any
 
 from ..text import one_line
-from .options import check_files, in_options, parsed, resumed
-
-#: Commands whose result is what they print.
-_PRINT = ("plan", "verify")
+from .options import check_files, in_options, parsed, prints, resumed
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -44,8 +41,9 @@ def _run(options: argparse.Namespace) -> int:
     module = None
     try:
         check_files(options)
-        if sys.stdout is None and options.command in _PRINT:
-            raise ValueError("there is no standard output: send it to a file, or to a terminal.")
+        if sys.stdout is None and prints(options):
+            named = "name a file, --out" if options.command == "predict" else "send it to a file"
+            raise ValueError(f"there is no standard output for the answer: {named}.")
         # A command imports what it needs, which takes seconds.
         module = import_module(f".{options.command}", __package__)
         verdict = getattr(module, options.command)(options)

@@ -129,7 +129,18 @@ class Picture:
             raise InputError(f"{self.place}: no image that can be read ({reason}).") from None
 
 
-def rows_of(path: Path, columns: Columns) -> Iterator[Row]:
+@dataclass
+class Layout:
+    """How a file is written, noted while it is read: a pipe is read once."""
+
+    #: What separates its cells, and whether it begins with a byte order mark.
+    separator: str = ","
+    marked: bool = False
+    #: Columns of embeddings: of numbers for a machine, and many of them.
+    embeddings: tuple[str, ...] = ()
+
+
+def rows_of(path: Path, columns: Columns, layout: Layout) -> Iterator[Row]:
     """Rows of a file or folder, one by one."""
     if not path.exists():
         raise InputError(f"{path}: there is no such file or folder.")
@@ -140,7 +151,8 @@ def rows_of(path: Path, columns: Columns) -> Iterator[Row]:
         if suffix == ".parquet":
             _check_history(path, [path])
         # What a pipe holds has no ending.
-        rows = READERS.get(suffix, _csv)(path)
+        reader = READERS.get(suffix, _csv)
+        rows = _csv(path, layout) if reader is _csv else reader(path)
     elif suffix in (".xls", ".xlsx", ".xlsm", ".xlsb", ".ods"):
         raise InputError(f"{path}: spreadsheets are not read; save the sheet as CSV UTF-8.")
     else:
@@ -149,14 +161,17 @@ def rows_of(path: Path, columns: Columns) -> Iterator[Row]:
         yield from rows
 
 
-def _csv(path: Path) -> Iterator[Row]:
+def _csv(path: Path, layout: Layout) -> Iterator[Row]:
     csv.field_size_limit(2**31 - 1)
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        # Many spreadsheets write semicolons.
+    with path.open(encoding="utf-8", newline="") as file:
         first = file.readline()
+        layout.marked = first.startswith("\ufeff")
+        first = first.removeprefix("\ufeff")
+        # Many spreadsheets write semicolons.
         bare = re.sub(r'"[^"]*"', "", first)
         mark = ";" if bare.count(";") > bare.count(",") else ","
         mark = "\t" if path.suffix.lower() == ".tsv" else mark
+        layout.separator = mark
         lines = csv.reader(chain([first], file), delimiter=mark, strict=True)
         names = _header(path, _cells(path, lines, 0) or [])
         number, blank = 1, 0
@@ -267,7 +282,7 @@ def _parquet(path: Path, beside: Row | None = None) -> Iterator[Row]:
                 yield dict(zip(names, [*cells, *(beside or {}).values()], strict=True))
 
 
-READERS = {
+READERS: dict[str, Callable[..., Iterator[Row]]] = {
     ".csv": _csv,
     ".tsv": _csv,
     ".jsonl": _jsonl,

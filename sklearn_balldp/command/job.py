@@ -35,8 +35,8 @@ IMAGE_WIDTH = 512
 # Records that are embedded to tell how long all of them will take: an eighth of all, and no more
 # than these. Fewer than a batch would take longer each.
 _SAMPLE, _BATCH = 256, 32
-# Multiplications in a step from which its time is worth a look, and scores that tell it.
-_FAST, _SCORES = 10**7, 2**20
+# Multiplications in a step from which its time is worth a look, and enough of them to tell it.
+_FAST, _ENOUGH = 10**7, 2**24
 # Among so few records many labels say nothing.
 _FEW = 20
 
@@ -246,7 +246,7 @@ def seconds_of_steps(release: Release) -> float:
     shape = bound.shape(problem)
     if n * math.prod(shape) < _FAST:
         return 0.0
-    size = min(n, max(_SAMPLE, _SCORES // problem.n_classes))
+    size = min(n, max(_SAMPLE, _ENOUGH // math.prod(shape)))
     rows = np.random.default_rng(0).standard_normal((size, problem.n_features))
     some = ArrayRecords(rows, np.arange(size) % problem.n_classes)
     query = MeanGradient(np.zeros(shape), clip=bound.clip, constant=bound.constant)

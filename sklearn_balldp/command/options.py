@@ -246,6 +246,13 @@ def check_files(options: argparse.Namespace) -> None:
                 raise InputError(f"{option}{path}: there is no such file or folder.")
 
 
+def prints(options: argparse.Namespace) -> bool:
+    """Whether all that a command does is to print."""
+    if options.command == "predict":
+        return options.out is None
+    return options.command in ("plan", "verify")
+
+
 def check_new(file: Path, option: str) -> None:
     """An error unless a new file can be written there: before anything is computed."""
     if file.exists() or file.is_symlink():

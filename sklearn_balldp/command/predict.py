@@ -9,7 +9,7 @@ import re
 import sys
 import tempfile
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from ..publish.folder import kind_of, loaded
 from ..publish.model import Published
 from ..publish.steps import encoder_for
 from ..text import one_line
+from .files import Layout
 from .options import InputError
 from .records import Columns, cell_of, parts_of_file
 
@@ -38,19 +39,19 @@ _FORMULA, _NUMBER = re.compile("[=+@\uff1d\uff0b\uff0d\uff20-]"), re.compile(r"[
 
 
 def predict(options: argparse.Namespace) -> None:
-    """Label the records of a file, part by part; its columns are kept."""
+    """Label the records of a file, part by part; its columns are kept, but for embeddings."""
     out = options.out
     model, published = opened(options.model, options.encoder, options.cache)
-    parts, count = parts_of(model), 0
+    parts, count, layout = parts_of(model), 0, Layout()
     # Half of an answer could be taken for a whole one: it is shown at the end, when all columns
     # are known.
     names: dict[str, None] = {}
     with tempfile.TemporaryFile("w+", encoding="utf-8") as answers:
-        for rows, X in _parts(options, published, parts.head):
+        for rows, X in _parts(options, published, parts.head, layout):
             labels, best = _predicted(parts, X)
             for i, row in enumerate(rows):
                 count += 1
-                names |= dict.fromkeys(row)
+                names |= {name: None for name in row if name not in layout.embeddings}
                 cells = [cell_of(row.get(name), options.file, name, count) for name in names]
                 added = [_shown(labels[i])] + ([] if best is None else [round(float(best[i]), 4)])
                 answers.write(json.dumps([cells, added]) + "\n")
@@ -65,22 +66,47 @@ def predict(options: argparse.Namespace) -> None:
             [*cells, *[""] * (len(names) - len(cells)), *added]
             for cells, added in map(json.loads, answers)
         )
-        mark = "\t" if out is not None and out.suffix.lower() == ".tsv" else ","
-        to_terminal = contextlib.nullcontext(sys.stdout)
-        with to_terminal if out is None else out.open("w", newline="", encoding="utf-8") as file:
-            for line in chain([[*names, *columns]], lines):
-                # Every kind of line end within a cell is quoted.
-                buffer = io.StringIO()
-                csv.writer(buffer, delimiter=mark).writerow(line)
-                file.write(buffer.getvalue().removesuffix("\r\n") + "\n")
+        _write(out, layout, chain([[*names, *columns]], lines))
+    left = [*dict.fromkeys(layout.embeddings)]
+    print(
+        f"Labelled  {count:,} record{'s' if count > 1 else ''}"
+        + ("" if out is None else f" in {out}")
+        + (f", without {_named(left)}" if left else ""),
+        # A table on the terminal is for a program too.
+        file=sys.stdout if out is not None else sys.stderr,
+    )
 
 
-def _parts(options: argparse.Namespace, published: Published, head: Any) -> Iterator[Any]:
+def _write(out: Path | None, layout: Layout, lines: Iterable[list[str]]) -> None:
+    """Write a table as the file that was read is written, or as the ending of its name says."""
+    mark = layout.separator
+    if out is not None and (out.suffix.lower() == ".tsv") != (mark == "\t"):
+        mark = "\t" if out.suffix.lower() == ".tsv" else ","
+    to_terminal = contextlib.nullcontext(sys.stdout)
+    with to_terminal if out is None else out.open("w", newline="", encoding="utf-8") as file:
+        # Excel reads UTF-8 by the mark alone; a terminal would show it.
+        file.write("\ufeff" if layout.marked and not file.isatty() else "")
+        for line in lines:
+            # Every kind of line end within a cell is quoted.
+            buffer = io.StringIO()
+            csv.writer(buffer, delimiter=mark).writerow(line)
+            file.write(buffer.getvalue().removesuffix("\r\n") + "\n")
+
+
+def _named(columns: list[str]) -> str:
+    """Columns that are left out, in words."""
+    first = f"column {one_line(columns[0], 60)!r}"
+    return first if len(columns) == 1 else f"{first} and {len(columns) - 1} more, of embeddings"
+
+
+def _parts(
+    options: argparse.Namespace, published: Published, head: Any, layout: Layout
+) -> Iterator[Any]:
     """Rows and records of a file; an error says so where the model takes embeddings."""
     kind = {"texts": "text", "images": "image", "rows": "embedding"}[kind_of(published)]
     columns = Columns(**{kind: options.column or published.column or kind})
     try:
-        yield from parts_of_file(options.file, columns, alone=options.column is None)
+        yield from parts_of_file(options.file, columns, layout, alone=options.column is None)
     except InputError as error:
         if kind != "embedding":
             raise

@@ -20,10 +20,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..text import appearance, one_line, spelling, trimmed
-from .files import PART, SHOWN, Columns, Picture, Row, rows_of
+from .files import PART, SHOWN, Columns, Layout, Picture, Row, rows_of
 from .options import InputError
 
 _MAX_LABEL = 200
+# Numbers in one cell beyond which they are no columns of a table.
+_MANY = 50
 # Spellings of a missing number, and types of cells that can be numbers.
 _NOTHING = {"", "na", "n/a", "nan", "null", "none"}
 _OF_NUMBERS = {str, int, float, Decimal, type(None)}
@@ -59,7 +61,7 @@ def read(path: Path, columns: Columns, *, missing: str = "error") -> Records:
     lacking: dict[str, list[int]] = {name: [] for name in (columns.content, *columns.named)}
     kept: dict[str, list[Any]] = {name: [] for name in lacking}
     contents, rows, count = set[Any](), list[int](), 0
-    for part, of_part in _parts(path, columns):
+    for part, of_part in _parts(path, columns, Layout()):
         for row, content in zip(part, of_part, strict=True):
             count += 1
             cells = {columns.content: content}
@@ -127,14 +129,14 @@ def _owners(names: list[str], rows: list[int], path: Path, column: str) -> NDArr
 
 
 def parts_of_file(
-    path: Path, columns: Columns, *, alone: bool = False
+    path: Path, columns: Columns, layout: Layout, *, alone: bool = False
 ) -> Iterator[tuple[list[Row], list[Any]]]:
     """Rows of a file and their contents, some thousands at a time; a missing text is empty.
 
     ``alone`` says that a column of another name is meant if it is the only one.
     """
     count = 0
-    for part, contents in _parts(path, columns, alone=alone):
+    for part, contents in _parts(path, columns, layout, alone=alone):
         absent = [count + i for i, content in enumerate(contents, 1) if content is None]
         if absent and columns.text is None:
             raise InputError(
@@ -145,10 +147,10 @@ def parts_of_file(
 
 
 def _parts(
-    path: Path, columns: Columns, *, alone: bool = False
+    path: Path, columns: Columns, layout: Layout, *, alone: bool = False
 ) -> Iterator[tuple[list[Row], list[Any]]]:
     """The same, with None for what is missing."""
-    rows, count, width = rows_of(path, columns), 0, None
+    rows, count, width = rows_of(path, columns, layout), 0, None
     while part := list(islice(rows, PART)):
         if not count:
             if alone and len(part[0]) == 1 and columns.content not in part[0]:
@@ -159,6 +161,8 @@ def _parts(
                         stacklevel=3,
                     )
             names = columns.of_contents(part[0], path)
+            beside = [name for name, cell in part[0].items() if _holds_many(cell)]
+            layout.embeddings = (*names, *beside) if columns.kind == "embedding" else (*beside,)
         contents: list[Any] = []
         for row in part:
             count += 1
@@ -245,6 +249,15 @@ def _numbers(row: Row, names: list[str], path: Path, number: int) -> NDArray[np.
             "decimal points, and either blanks or commas between numbers."
         )
     return array
+
+
+def _holds_many(cell: Any) -> bool:
+    """Whether a cell is a list of more numbers than a person would read, or a text of one."""
+    if isinstance(cell, (list, np.ndarray)):
+        return len(cell) > _MANY
+    if not isinstance(cell, str) or len(re.findall(r"[\s,]+", cell)) < _MANY:
+        return False
+    return re.fullmatch(r"\s*[\[(]?[-+\d.eE\s,]+[\])]?\s*", cell) is not None
 
 
 def _as_numbers(cells: Any) -> NDArray[np.float64] | None:

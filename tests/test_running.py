@@ -1,0 +1,213 @@
+"""While a command runs: what is asked, noted and told, whatever ends it and wherever it prints."""
+
+import os
+import re
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sklearn_balldp import PrivacyAccountant, progress
+from sklearn_balldp.command import job, main, plan, predict, train
+from sklearn_balldp.heads import BallDPLogisticRegression
+from sklearn_balldp.mechanisms import Kernel
+from sklearn_balldp.publish import saving
+
+GIVEN = "rows.csv --embedding e --label label --radius 0.5"
+
+
+def write(path, n=300, d=4, k=3, texts=False):
+    """Rows around the axes as a CSV."""
+    rng, y = np.random.default_rng(0), np.arange(n) % k
+    X = 0.3 * rng.standard_normal((n, d)) + 2.0 * np.eye(k, d)[y]
+    lines = [",".join([*(f"e{i}" for i in range(d)), "label", *["text"] * texts])]
+    for i, (row, label) in enumerate(zip(X, y, strict=True)):
+        lines.append(",".join([*map(str, row.round(6)), f"c{label}", *[f"secret {i}"] * texts]))
+    Path(path).write_text("\n".join(lines) + "\n")
+
+
+@pytest.fixture(autouse=True)
+def rows(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write("rows.csv")
+
+
+@pytest.fixture
+def run(capsys):
+    """Run a command: its status, what it printed, and the lines of its errors and notes."""
+
+    def of(command):
+        capsys.readouterr()
+        status = main(command.split())
+        out, error = capsys.readouterr()
+        return status, out, error.splitlines()
+
+    return of
+
+
+# What is asked ------------------------------------------------------------------------------------
+
+
+def test_a_fit_that_may_lose_every_class_is_asked_for(run, monkeypatch):
+    lost = f"train {GIVEN} --epsilon 0.001 --out model --ledger ledger"
+    status, out, [error] = run(lost)
+    assert "3 of 3 classes may be lost" in out
+    assert (status, "--anyway" in error) == (2, True)
+    assert not Path("model").exists()
+    assert not Path("ledger").exists()
+    assert run(f"{lost} --anyway")[0] == 0
+    # One class that stays is enough.
+    monkeypatch.setattr(plan, "AT_RISK", 0.0)
+    assert run(lost.replace("model", "other"))[0] == 0
+
+
+def test_the_time_of_a_fit_is_told(run, monkeypatch):
+    command = f"train {GIVEN} --epsilon 8 --out model"
+    assert "Time" not in run(f"plan {GIVEN} --epsilon 8")[1]
+    monkeypatch.setattr(job, "_FAST", 0)
+    release = BallDPLogisticRegression(epsilon=8.0, radius=0.5).plan(300, 4, [100] * 3).release
+    assert 0.0 < job.seconds_of_steps(release) < 60.0
+    monkeypatch.setattr(job, "seconds_of_steps", lambda release: 90.0)
+    assert "Time      2 min or less to fit\n" in run(command)[1]
+
+
+def test_a_long_fit_shows_a_bar(run, monkeypatch):
+    """Also where the output is a file, as that of a job on a cluster is."""
+    monkeypatch.setattr(progress, "DELAY", 0.0)
+    status, _, lines = run(f"train {GIVEN} --epsilon 8 --out model")
+    assert status == 0
+    assert any("descent" in line for line in lines)
+
+
+# Interruptions ------------------------------------------------------------------------------------
+
+
+def interrupt(*_, **__):
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(
+    ("place", "said"),
+    [
+        ((train, "foretell"), "nothing was charged or written"),
+        ((Kernel, "__call__"), None),
+        ((train, "save"), "ledger counts this fit, whose model was not written"),
+        ((train, "warning"), "the model is in model"),
+    ],
+)
+def test_who_interrupts_a_fit_is_told_whether_it_was_charged(place, said, run, monkeypatch):
+    PrivacyAccountant("ledger", radius=0.5)
+    monkeypatch.setattr(*place, interrupt)
+    status, _, [error] = run(f"train {GIVEN} --epsilon 8 --out model --ledger ledger")
+    charged = PrivacyAccountant("ledger").total().n_releases
+    if said is None:
+        # Between the charge and the first answer: whatever is counted is what is told.
+        said = "ledger counts this fit" if charged else "nothing was charged"
+    assert status == 2
+    assert error.startswith(f"train: interrupted; {said}")
+    assert charged == ("nothing" not in said)
+    assert Path("model").exists() == ("the model is" in said)
+    # Embeddings of a file are not computed.
+    assert "--cache" not in error
+
+
+@pytest.mark.parametrize("cache", [False, True])
+@pytest.mark.parametrize("command", ["plan", "train", "predict"])
+def test_who_interrupts_embeddings_is_told_how_to_go_on(command, cache, run, monkeypatch):
+    write("rows.csv", texts=True)
+    words = "--text text --label label --radius 0.5 --epsilon 8"
+    words += " --out model" if command == "train" else ""
+    words = "rows.csv" if command == "predict" else words
+    files = "rows.csv" if command == "predict" else ""
+    monkeypatch.setattr(train, "prepare", interrupt)
+    monkeypatch.setattr(plan, "prepare", interrupt)
+    monkeypatch.setattr(predict, "opened", interrupt)
+    kept = " --cache kept" if cache else ""
+    status, _, [error] = run(f"{command} rows.csv {files or words}{kept}")
+    assert status == 2
+    assert "nothing was charged or written" in error
+    assert ("from the embeddings in kept" if cache else "with --cache DIR") in error
+
+
+# Errors, notes, and places to print ---------------------------------------------------------------
+
+
+def test_an_unexpected_error_says_how_to_see_where_it_arose(run, monkeypatch):
+    def broken(options):
+        return {"secret row": 1}["another secret"]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(plan, "prepare", broken)
+        status, out, [error] = run(f"plan {GIVEN} --epsilon 8")
+        assert (status, out) == (2, "")
+        assert error.startswith("plan: it stopped (KeyError); --debug shows where")
+        assert "secret" not in error
+        status, out, lines = run(f"plan {GIVEN} --epsilon 8 --debug")
+    assert (status, out) == (2, "")
+    assert lines[0].startswith("Traceback")
+    assert any("in broken" in line for line in lines)
+    assert lines[-2:] == ["KeyError: 'another secret'", error]
+    # What is wrong with an option is told as ever.
+    wrong = f"plan {GIVEN} --epsilon 8 --delta 1"
+    [error] = run(wrong)[2]
+    assert "--debug" not in error
+    assert run(f"{wrong} --debug")[2][-1] == error
+
+
+@pytest.mark.parametrize("action", ["default", "ignore", "error"])
+def test_notes_are_told_whatever_is_asked_of_warnings(action, run):
+    own = Path("rows.csv").read_text()
+    # Other rows, a class of which is no class.
+    other = re.sub(r"(?m)^(-?)(\d)", r"\g<1>1\2", own).replace("c2", "another")
+    Path("public.csv").write_text(other)
+    with warnings.catch_warnings():
+        warnings.simplefilter(action)
+        status, _, [note] = run(f"plan {GIVEN} --epsilon 8 --public public.csv")
+    assert status == 0
+    assert note.startswith("Note      --public public.csv: 1 of its 3 labels are no class")
+
+
+@pytest.mark.parametrize("command", ["plan", "verify", "predict"])
+def test_without_a_place_to_print_an_answer_is_refused(command, run, monkeypatch, capsys):
+    assert run(f"train {GIVEN} --epsilon 8 --out model")[0] == 0
+    words = {
+        "plan": f"plan {GIVEN} --epsilon 8",
+        "verify": "verify model",
+        "predict": "predict model rows.csv --column e",
+    }[command]
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "stdout", None)
+        assert main(words.split()) == 2
+        # What is written elsewhere needs none.
+        assert main(f"train {GIVEN} --epsilon 8 --out other".split()) == 0
+        assert main(["predict", "model", "rows.csv", "--column", "e", "--out", "labelled.csv"]) == 0
+    [error] = capsys.readouterr().err.splitlines()
+    assert "there is no standard output" in error
+    assert ("--out" in error) == (command == "predict")
+    assert Path("other/release.json").exists()
+    assert Path("labelled.csv").exists()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="this system is not POSIX")
+def test_a_shell_may_close_the_output():
+    command = f"exec '{sys.executable}' -m sklearn_balldp plan {GIVEN} --epsilon 8 >&-"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "there is no standard output" in done.stderr
+
+
+def test_an_output_that_cannot_be_written_ends_a_fit_before_a_file_is_read(run, monkeypatch):
+    monkeypatch.setattr(train, "prepare", lambda options: pytest.fail("it was read"))
+    Path("file").touch()
+    for out in ("file/model", "m" * 250):
+        status, _, [error] = run(f"train {GIVEN} --epsilon 8 --out {out}")
+        assert status == 2
+        assert re.search(r"--out '.*' cannot be made: .* takes no new folder", error)
+    Path("mine").mkdir()
+    Path("mine/file").touch()
+    [error] = run(f"train {GIVEN} --epsilon 8 --out mine")[2]
+    assert "or replace a model in it, --force" in error
+    assert saving.check_writable(Path("new"), False) is None
