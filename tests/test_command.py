@@ -380,6 +380,26 @@ def test_plan_writes_and_draws_nothing(balldp, monkeypatch):
     assert sorted(Path().iterdir()) == before
 
 
+@pytest.mark.filterwarnings("default:--label")
+def test_messages_quote_no_record_and_no_owner(balldp, capsys):
+    """Classes, which are published, they name: as the page of the command says."""
+    words = ["secret one", "  ", "", "NA", "secret two"] + [f"text {i}" for i in range(35)]
+    table = pd.DataFrame({"text": words, "label": ["Red", "red"] * 20, "owner": "secret owner"})
+    table["owner"] += (table.index // 2).astype(str)
+    table.to_csv("t.csv", index=False)
+    given = "--text text --label label --radius 0.5 --epsilon 1 --owner owner"
+    assert main(words_of(f"plan t.csv {given}")) == 2
+    # A text of blanks is missing as an empty one is, and NA is a text.
+    error = capsys.readouterr().err
+    assert "no text in rows 2, 3;" in error
+    assert main(words_of(f"plan t.csv {given} --missing drop")) == 0
+    out, notes = capsys.readouterr()
+    assert "'Red', 'red'" in notes
+    assert "secret" not in error + out + notes
+    page = (Path(__file__).parents[1] / "docs" / "command.md").read_text(encoding="utf-8")
+    assert "No message quotes a record or an owner; classes, which are published," in page
+
+
 def test_many_classes_show_ten(balldp):
     frame(n=3000).assign(label=np.arange(3000) % 300).to_csv("many.csv", index=False)
     shown = balldp("plan many.csv ROWS --radius 2 --epsilon 1")

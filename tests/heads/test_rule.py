@@ -2,10 +2,11 @@
 
 import pickle
 import warnings
+from dataclasses import fields
 
 import numpy as np
 import pytest
-from head_cases import HIDDEN, rows
+from head_cases import HIDDEN, head_of, rows
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
@@ -19,6 +20,9 @@ from sklearn_balldp import (
     PrivacyAccountant,
     verify,
 )
+from sklearn_balldp.heads import HEADS as NAMED
+from sklearn_balldp.heads.base import BaseBallDPClassifier
+from sklearn_balldp.mechanisms import Transcript
 
 RNG = np.random.default_rng(0)
 Y = np.repeat([0, 1, 2], [150, 100, 50])
@@ -187,7 +191,11 @@ def test_arrays_that_are_changed_later_change_nothing():
 @pytest.mark.parametrize(
     ("name", "settings", "match"),
     [
-        ("prototypes", {"epsilon": 1.0}, "epsilon: a new rule takes priors, decision"),
+        (
+            "prototypes",
+            {"epsilon": 1.0},
+            "epsilon: a new rule of this head takes priors, decision;",
+        ),
         ("prototypes", {"alpha": 1.0}, "everything else needs a new fit"),
         ("prototypes", {"shrinkage": 0.5}, "shrinkage"),
         ("prototypes", {"priors": [0.5, 0.5]}, "priors"),
@@ -199,7 +207,7 @@ def test_arrays_that_are_changed_later_change_nothing():
         ("discriminant", {"share": 0.5}, "share"),
         ("discriminant", {"class_embeddings": np.zeros((3, 3))}, "class_embeddings must be None"),
         ("descent, vectors", {"class_embeddings": None}, "class_embeddings"),
-        ("SVC", {"priors": None}, "priors"),
+        ("SVC", {"priors": None}, "priors: a new rule of this head takes no settings;"),
     ],
 )
 def test_what_is_no_rule(name, settings, match):
@@ -249,3 +257,30 @@ def test_warnings_do_not_follow_parameters_that_changed():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         head.predict(NEW)
+
+
+def test_docstrings_say_which_rules_there_are():
+    """Priors with hidden labels: the discriminant takes them, and nothing else does."""
+    said = " ".join(BaseBallDPClassifier.__doc__.split())
+    assert "All heads but the discriminant, which releases noisy counts, need public labels" in said
+    for name in ("hidden discriminant", "hidden prototypes", "hidden descent"):
+        own = head_of(name, epsilon=4.0, priors="uniform")
+        if name == "hidden discriminant":
+            assert own.fit(*rows()).with_rule(priors=None).predict(rows()[0]).shape == (300,)
+        else:
+            with pytest.raises(ValueError, match="priors="):
+                own.fit(*rows())
+    said = " ".join(BaseBallDPClassifier.with_rule.__doc__.split())
+    assert (
+        "``priors`` (not of the SVC); of prototypes ``decision`` too, of the discriminant" in said
+    )
+    given = {head.__name__: head._of_the_rule for head in NAMED.values()}
+    assert given == {
+        "BallDPSquaredHingeSVC": (),
+        "BallDPLogisticRegression": ("priors",),
+        "BallDPRidgePrototype": ("priors", "decision"),
+        "BallDPLinearDiscriminant": ("priors", "shrinkage", "class_embeddings"),
+    }
+    kept = {field.name for field in fields(Transcript)}
+    assert kept == {"gradients", "start"}
+    assert "Noisy gradients, and the noisy sums before them" in BallDPLogisticRegression.__doc__
