@@ -91,14 +91,15 @@ def on_cluster(X: Rows, client: Any = None) -> Rows:
 class ClusterRows(Rows):
     """Rows that a cluster computes with; see :func:`on_cluster`."""
 
-    _is_fixed = True
-
     def __init__(self, rows: Rows, client: Any) -> None:
         self._rows, self._client = rows, client
         self.shape, self.dtype = rows.shape, rows.dtype
 
     def read(self, start: int, stop: int) -> NDArray[np.floating]:
         return self._rows._part(start, stop)
+
+    def _for_one_fit(self) -> Rows:
+        return ClusterRows(self._rows._for_one_fit(), self._client)
 
     def __getstate__(self) -> dict[str, Any]:
         raise TypeError("rows on a cluster belong to this process, which is connected to it.")

@@ -6,6 +6,7 @@ rows look like folders of Parquet: both are refused.
 """
 
 import contextlib
+import copy
 import errno
 import glob
 import importlib
@@ -60,7 +61,8 @@ class _Parts:
 class FileRows(Locked, Rows):
     """Rows of an array in a file, which each process opens for itself by ``open_file(*names)``."""
 
-    _is_fixed = True
+    # Whether decoded parts are kept: in one fit, as the file may be written anew until the next.
+    _keeps = False
 
     def __init__(self, open_file: Callable[..., _Parts], *names: Any) -> None:
         super().__init__()
@@ -77,7 +79,7 @@ class FileRows(Locked, Rows):
         """Note what this process has opened."""
         longest = max((stop - start for start, stop in pairwise(parts.edges)), default=0)
         n_bytes = max(1, longest * self.shape[1] * self.dtype.itemsize)
-        decoded = lru_cache(max(2, _KEPT // n_bytes))(
+        decoded = lru_cache(max(2, _KEPT // n_bytes) if self._keeps else 0)(
             lambda number: parts.decode(*parts.edges[number : number + 2])
         )
         self._opened = os.getpid(), parts.edges, decoded
@@ -103,6 +105,15 @@ class FileRows(Locked, Rows):
                 part = _read_by(self.path, f"rows {start} to {stop}", partial(decoded, number))
                 begin, end = end, end + some.stop - some.start
                 rows[begin:end] = part[some]
+        return rows
+
+    def _rows_at(self, positions: NDArray[np.intp]) -> NDArray[np.floating]:
+        # Its ranges may lie in one part.
+        return super(FileRows, self._for_one_fit())._rows_at(positions)
+
+    def _for_one_fit(self) -> Rows:
+        rows = copy.copy(self)
+        rows._keeps = True
         return rows
 
     def __getstate__(self) -> dict[str, Any]:

@@ -15,6 +15,7 @@ import shutil
 import sys
 import tracemalloc
 import types
+from dataclasses import replace
 from multiprocessing import shared_memory
 from pathlib import Path
 
@@ -574,18 +575,36 @@ def test_a_codec_of_parquet_that_is_missing_is_named(tmp_path):
 def test_a_file_of_moderate_size_is_decoded_once(layout, many_shards, tmp_path, monkeypatch):
     """Chunks are no shards: each pass would decode some of them twice, if no part was kept."""
     X, y = records(n=3000)
-    source, opened = stored(X, layout, tmp_path), []
-    decoded, edges = source._opened[2], source._opened[1]
+    source, decoded = stored(X, layout, tmp_path), []
+    open_file = source._open
 
-    def counted(number):
-        opened.append(number)
-        return decoded(number)
+    def counted(*names):
+        parts = open_file(*names)
 
-    source._opened = os.getpid(), edges, counted
+        def decode(start, stop):
+            decoded.append(start)
+            return parts.decode(start, stop)
+
+        return replace(parts, decode=decode)
+
+    source._open = counted
     fitted("descent", source, y)
-    misses = decoded.cache_info().misses
-    assert misses == len(edges) - 1
-    assert len(opened) > 10 * misses
+    assert sorted(decoded) == source._opened[1][:-1]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS[:-1])
+def test_the_next_fit_reads_what_was_written_since(layout, tmp_path):
+    """What was decoded in a fit is not kept until the next one, nor are places of row groups."""
+    X, y = records(n=400)
+    source = stored(X, layout, tmp_path)
+    expected = fitted("prototypes", X, y)
+    assert_same(expected, fitted("prototypes", source, y))
+    np.testing.assert_array_equal(source[:], X)
+    shutil.rmtree(tmp_path / "x", ignore_errors=True)
+    other = X[::-1].copy()
+    store(other, layout, tmp_path)
+    assert_same(fitted("prototypes", other, y), fitted("prototypes", source, y))
+    np.testing.assert_array_equal(source[[3, 399]], other[[3, 399]])
 
 
 @pytest.mark.parametrize(("rows", "features", "chunk"), [(10**6, 64, 1000), (10**6, 384, 10**6)])
