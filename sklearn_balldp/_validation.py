@@ -140,6 +140,9 @@ def complete_labels(y: Any) -> Any:
     # Labels that are not passed at all are scikit-learn's to refuse.
     if y is not None:
         check_complete("y", y, "drop those records, or give them another label")
+    if getattr(getattr(y, "dtype", None), "kind", "") == "T":
+        # scikit-learn reads texts of variable width as objects alone.
+        y = np.asarray(y).astype(object)
     return y
 
 

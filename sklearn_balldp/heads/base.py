@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils import Tags
-from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_is_fitted
 
 from .._parameters import (
@@ -616,6 +616,11 @@ class BaseBallDPClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         classes = self._declared_classes()
         if classes is None:
             if y.dtype.kind not in "biu":  # whole numbers are classes, and need no slow look
+                if type_of_target(y) == "unknown":
+                    raise ValueError(
+                        f"Unknown label type in y, {type(y.flat[0]).__name__}: pass texts or whole "
+                        "numbers (y.astype(str))."
+                    )
                 check_classification_targets(y)
             pair = None
             with contextlib.suppress(TypeError):
