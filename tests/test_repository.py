@@ -70,6 +70,17 @@ def test_the_readme_has_two_commands_and_names_files_that_exist():
         assert (ROOT / path).exists(), path
 
 
+@pytest.mark.parametrize("page", ["README.md", "docs/install.md"])
+def test_pytorch_for_cpus_comes_before_the_extra_that_brings_gigabytes(page):
+    text = (ROOT / page).read_text()
+    for block in re.findall(r"```console\n(.*?)```", text, re.DOTALL):
+        if '".[text]"' in block:
+            assert "https://download.pytorch.org/whl/cpu" in block.partition('".[text]"')[0]
+    words = " ".join(text.split())
+    assert "6 GB" in words
+    assert "12 minutes" in words
+
+
 #: What would fetch the package by its name, from an index where that name is nobody's yet.
 FETCHED = re.compile(
     r"(?:pip|uv|pipx|conda) (?:add|install)\b[^\n&;`]*\bsklearn[-_.]balldp\b"
