@@ -135,6 +135,17 @@ def test_the_readme_promises_no_more_than_its_card():
     assert "within 0.6 of one possible record" in before
 
 
+@pytest.mark.parametrize("page", ["README.md", "docs/install.md"])
+def test_pytorch_for_cpus_comes_before_the_extra_that_brings_gigabytes(page):
+    text = (ROOT / page).read_text()
+    for block in re.findall(r"```console\n(.*?)```", text, re.DOTALL):
+        if '".[text]"' in block:
+            assert "https://download.pytorch.org/whl/cpu" in block.partition('".[text]"')[0]
+    words = " ".join(text.split())
+    assert "6 GB" in words
+    assert "12 minutes" in words
+
+
 #: What would fetch the package by its name, from an index where that name is nobody's yet.
 FETCHED = re.compile(
     r"(?:pip|uv|pipx|conda) (?:add|install)\b[^\n&;`]*\bsklearn[-_.]balldp\b"

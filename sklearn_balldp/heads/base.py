@@ -588,8 +588,8 @@ class BaseBallDPClassifier(Head, ClassifierMixin, BaseEstimator, metaclass=ABCMe
             if y.dtype.kind not in "biu":  # whole numbers are classes, and need no slow look
                 if type_of_target(y) == "unknown":
                     raise ValueError(
-                        f"y holds labels of type {type(y.flat[0]).__name__}, which scikit-learn "
-                        "does not take: pass texts or whole numbers (y.astype(str))."
+                        f"Unknown label type in y, {type(y.flat[0]).__name__}: pass texts or whole "
+                        "numbers (y.astype(str))."
                     )
                 check_classification_targets(y)
             pair = None

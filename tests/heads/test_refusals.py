@@ -279,16 +279,14 @@ DATES = pd.Series(pd.to_datetime(["2024-01-01", "2024-01-02", "2024-01-03"]))
         DATES.dt.tz_localize("Europe/Berlin"),
         DATES.dt.to_period("D"),
         [Decimal(1), Decimal(2), Decimal(3)],
-        [b"a", b"b", b"c"],
-        [(1, 2), (1, 3), (1, 4)],
     ],
-    ids=["zone", "period", "decimal", "bytes", "tuples"],
+    ids=["zone", "period", "decimal"],
 )
 def test_labels_of_other_types_are_refused_with_the_remedy(values):
     y = np.empty(3, dtype=object)
     y[:] = list(values)
     kind = type(y[0]).__name__
-    refused(clone(PROTOTYPES), np.eye(3), y, f"y holds labels of type {kind}, .*astype")
+    refused(clone(PROTOTYPES), np.eye(3), y, f"Unknown label type in y, {kind}: .*astype")
     with pytest.raises(ValueError, match="pass texts or whole numbers"):
         clone(PROTOTYPES).plan(3, 3, y=y)
 

@@ -16,7 +16,6 @@ from head_cases import (
 
 from sklearn_balldp import (
     BallDPLinearDiscriminant,
-    BallDPRidgePrototype,
     RadiusPolicy,
     ReconstructionAuditor,
     publish,
@@ -77,6 +76,17 @@ def test_lengths_of_rows_do_not_matter(name, dtype, k, kept, monkeypatch, recwar
         assert np.abs(ball.coef_ - head.coef_).max() > 0.1
 
 
+@pytest.mark.parametrize("dtype", [np.float16, np.float64])
+def test_prototypes_are_means_of_scaled_rows(dtype, noise_free):
+    X, y = rows(N, 3, D, mean=1.0)
+    long = of_any_length(X, dtype)
+    head = on_sphere("prototypes", alpha=1e-9, random_state=None).fit(long, y)
+    own = scaled(long)
+    means = [2.0 * own[y == label].mean(axis=0) for label in range(3)]
+    np.testing.assert_allclose(head.prototypes_, means, rtol=1e-6)
+    np.testing.assert_array_equal(head.predict(long), head.predict(1e3 * own))
+
+
 @pytest.mark.parametrize("domain", ["ball", "sphere"])
 @pytest.mark.parametrize(
     ("name", "dtype", "bad"),
@@ -93,17 +103,11 @@ def test_rows_that_are_not_finite_are_refused(name, dtype, bad, domain):
 
 
 def test_the_record_names_the_domain():
-    for name in ("descent", "minimiser", "discriminant"):
+    for name in ("descent", "minimiser", "discriminant", "prototypes"):
         release = on_sphere(name).fit(*rows(N, d=D)).release_
         assert release.domain == "sphere" == release.problem.domain
         assert any("scaled" in line for line in release.assumptions)
         assert "scaled to norm 2" in publish.card(release)
-
-
-def test_prototypes_know_nothing_of_the_sphere():
-    prototypes = BallDPRidgePrototype()
-    prototypes.domain = "sphere"
-    refused(prototypes, *rows(), "domain must be one of ball; got 'sphere'")
 
 
 @pytest.mark.parametrize("source", ["reference", "declared", "private"])
