@@ -443,13 +443,6 @@ MUTANTS = (
         ("rows/test_sources.py",),
     ),
     Mutant(
-        "a chunk that is longer than it states cut",
-        "rows/cluster.py",
-        "    if len(chunk) != n_rows:\n",
-        "    if len(chunk) < n_rows:\n",
-        ("rows/test_cluster.py",),
-    ),
-    Mutant(
         "move of the shares / 1.05",
         "privacy/gaps.py",
         "return math.sqrt(2.0) * math.tanh(distance / math.sqrt(8.0))",

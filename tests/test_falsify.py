@@ -115,10 +115,9 @@ def test_residuals_that_are_not_clipped(monkeypatch):
     assert reaches(1e300, "descent from zero", 8, tries=1)
 
 
-def test_a_lipschitz_factor_that_was_dropped(monkeypatch):
-    rate = Softmax.residual_rate
-    monkeypatch.setattr(Softmax, "residual_rate", smaller(rate, 4.0))
-    assert reaches(1.02, "gap at an iterate, softmax", 20)
+def test_a_versine_that_was_halved(monkeypatch):
+    monkeypatch.setattr(Softmax, "versine", 0.25)
+    assert reaches(1.02, "gap at any parameters, softmax", 20)
 
 
 def test_a_chain_of_persons_one_short(monkeypatch):

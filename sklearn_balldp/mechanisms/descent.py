@@ -275,8 +275,7 @@ class GradientPerturbation(Mechanism):
         How many steps the descent takes, each in one pass over the rows; more steps are noisier
         ones. "auto" takes 20 after class sums, and 60 from zero or after the mean alone. It takes
         none where public numbers say that steps would harm the discriminant that they start from,
-        unless ``alpha`` or ``learning_rate`` is set; what is released is then that discriminant, as
-        with 0.
+        unless ``alpha`` or ``learning_rate`` is set. Without a step that discriminant is released.
     learning_rate : float or None, default=None
         How far a step goes: larger steps fit sooner, and gather more noise. None chooses the size
         from public numbers, so that noise and fit balance. It is the size for rows of norm

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
+from importlib import import_module
 from typing import Any
 
 import msgspec
@@ -84,10 +85,17 @@ def sized(record: Mapping[str, Any]) -> dict[str, Any]:
 # -- reading --------------------------------------------------------------------------------------
 
 
+def kinds() -> dict[str, type[Bound]]:
+    """Kinds of bounds by their names in records, those of this package among them."""
+    # A bound registers where it is defined, which a process that only reads has not imported.
+    import_module(f"{__package__.rpartition('.')[0]}.mechanisms")
+    return KINDS
+
+
 def kind_of(bound: Any) -> type[Bound]:
     """The class of a bound in JSON, by its tag; a ValueError if no record can hold it."""
     tag = bound.get("type") if isinstance(bound, dict) else None
-    kind = KINDS.get(tag) if isinstance(tag, str) else None
+    kind = kinds().get(tag) if isinstance(tag, str) else None
     if kind is None or inspect.isabstract(kind):
         module = tag.partition(":")[0] if isinstance(tag, str) and ":" in tag else ""
         remedy = f"import {one_line(module, 80)}, which defines it" if module else "pass to_dict()"
@@ -180,7 +188,7 @@ def contradictions() -> Iterator[None]:
 
 def schema_of(kind: type) -> dict[str, Any]:
     """JSON Schema of a dataclass, with the bounds of this package that a record can hold."""
-    ours = {tag: bound for tag, bound in sorted(KINDS.items()) if ":" not in tag}
+    ours = {tag: bound for tag, bound in sorted(kinds().items()) if ":" not in tag}
     bounds = {tag: bound for tag, bound in ours.items() if not fault_of(bound)}
     union = {"anyOf": [{"$ref": f"#/$defs/{tag}"} for tag in bounds]}
     (top, *_), definitions = msgspec.json.schema_components(

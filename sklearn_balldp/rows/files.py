@@ -109,7 +109,7 @@ class FileRows(Locked, Rows):
 
     def _rows_at(self, positions: NDArray[np.intp]) -> NDArray[np.floating]:
         # Its ranges may lie in one part.
-        return super(FileRows, self._for_one_fit())._rows_at(positions)
+        return Rows._rows_at(self._for_one_fit(), positions)
 
     def _for_one_fit(self) -> Rows:
         rows = copy.copy(self)

@@ -221,10 +221,10 @@ def test_audit(Head, noise, params, options):
 
 
 def test_small_sensitivity_is_convicted(monkeypatch):
-    """A quarter of the right one: the values of candidates lie further apart than stated."""
+    """A sixteenth of the right one: the values of candidates lie further apart than stated."""
     X, y = data()
-    gap = MeanGradient.ratio
-    monkeypatch.setattr(MeanGradient, "ratio", lambda *args: gap(*args) / 4.0)
+    move = MeanGradient.move
+    monkeypatch.setattr(MeanGradient, "move", lambda *args: move(*args) / 16.0)
     with pytest.warns(FailedGuaranteeWarning):
         auditor = audited(descent(epsilon=2.0), X, y, n_draws=5)
     assert not auditor.guarantee_holds_

@@ -71,7 +71,7 @@ VALUES = [
     (MINIMISER, "class_weight", [{0: 0.0}], r"numbers; got \{0: 0.0\}.*leave out its records"),
     (DESCENT, "mechanism", ["objective"], "mechanism"),
     (DESCENT, "mechanism", [GradientPerturbation], "must be one of auto, output, gradient"),
-    (DESCENT, "mechanism__n_steps", [0, 10**5 + 1, 2.5], "n_steps"),
+    (DESCENT, "mechanism__n_steps", [-1, 10**5 + 1, 2.5], "n_steps"),
     (DESCENT, "mechanism__learning_rate", [0.0], "learning_rate"),
     (DESCENT, "mechanism__clip", [0.0], "clip"),
     (DESCENT, "mechanism__clip", [1e-85], f"clip {RANGE}"),

@@ -19,6 +19,7 @@ from sklearn_balldp.heads.weighing import fit_weights, weights_of
 from sklearn_balldp.losses import make_loss
 from sklearn_balldp.mechanisms import MeanGradient
 from sklearn_balldp.mechanisms.settings import MOST_BALANCED
+from sklearn_balldp.privacy.gaps import clipped_gap
 from sklearn_balldp.privacy.rounding import mean_rounding
 
 
@@ -204,7 +205,7 @@ def test_rounding_with_weights_is_covered():
         )
         rounding = mean_rounding(
             problem.kind,
-            query.theta,
+            norm=float(np.linalg.norm(query.theta)),
             n_samples=400,
             n_features=20,
             norm_bound=1.0,
@@ -215,13 +216,18 @@ def test_rounding_with_weights_is_covered():
         )
         # One record's rounding counts; all records' together may be no more than so many times it.
         assert gap <= 400 * rounding
-        # It is in the sensitivity, twice: at a radius so small there is nothing else.
-        assert query.ratio(problem, 1e-30, "public") == pytest.approx(2.0 * rounding, rel=1e-2)
+        # It is in the sensitivity, twice, beside the gap.
+        moved = query.ratio(problem, 0.1, "public") * problem.effective_size
+        stated = clipped_gap(
+            "softmax", 0.1, clip=0.2, norm_bound=1.0, constant=0.15, n_classes=problem.n_classes
+        )
+        extra = 2.0 * rounding * problem.effective_size
+        assert moved == pytest.approx(stated + extra, rel=1e-5)
 
 
 def test_persons_of_several_records_are_computed_in_double_precision():
     """Each record may be in another block of rows, which errs by itself."""
-    kind, theta = make_loss("softmax", 3), np.ones((3, 6))
+    kind, norm = make_loss("softmax", 3), 4.0
     common = {"n_samples": 1000, "n_features": 5, "norm_bound": 1.0, "constant": 0.3, "clip": 0.1}
     codes = np.arange(1000) % 3
     for most in (1, 2, 10):
@@ -229,7 +235,7 @@ def test_persons_of_several_records_are_computed_in_double_precision():
         owner = np.r_[np.zeros(most, int), 1 + np.arange(1000 - most)]
         weights = weights_of(1.0 / np.bincount(owner)[owner], codes, 3, owner)
         single, double = (
-            mean_rounding(kind, theta, **common, dtype=precision, weights=weights)
+            mean_rounding(kind, norm=norm, **common, dtype=precision, weights=weights)
             for precision in (np.float32, np.float64)
         )
         assert (single == double) == (most > 1)

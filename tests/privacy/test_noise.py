@@ -66,7 +66,7 @@ def test_nothing_is_drawn_ahead_or_kept(monkeypatch):
     taken = [noise(np.zeros(size), 1.0) for size in sizes]
     assert tuple(map(len, drawn)) == sizes
     np.testing.assert_array_equal(np.concatenate(taken), np.concatenate(drawn))
-    assert vars(noise) == {"_generator": None, "used": True}
+    assert vars(noise) == {"_generator": None}
 
 
 def test_names_say_what_is_private():

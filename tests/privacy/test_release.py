@@ -4,13 +4,18 @@ import copy
 import dataclasses
 import json
 import math
+import os
 import pickle
 import re
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy.stats import norm
 
+import sklearn_balldp
 from sklearn_balldp.heads import (
     BallDPLinearDiscriminant,
     BallDPLogisticRegression,
@@ -338,3 +343,23 @@ def test_bounds_of_other_modules_are_named_with_them(release_of, forged):
     type("Sums", (Bound,), fields)
     other = release_of("prototypes")
     assert Release.from_dict(other.to_dict()).mu == other.mu
+
+
+def test_a_process_that_only_reads_knows_the_bounds_of_this_package(release_of):
+    release = release_of("started descent")
+    code = (
+        "import json, sys\n"
+        "from sklearn_balldp.privacy import Release, json_schema\n"
+        "release = Release.from_dict(json.load(sys.stdin))\n"
+        "print(release.digest)\n"
+        "assert 'DescentBound' in json_schema()['$defs']\n"
+    )
+    read = subprocess.run(
+        [sys.executable, "-c", code],
+        input=json.dumps(release.to_dict()),
+        env={**os.environ, "PYTHONPATH": str(Path(sklearn_balldp.__file__).parents[1])},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert read.stdout.strip() == str(release.digest)

@@ -310,7 +310,7 @@ def test_the_distance_is_that_of_rows_as_the_head_sees_them():
 )
 def test_steps_that_look_beyond_one_row_are_named(step, reason):
     model = Pipeline([("it", step), ("head", BallDPRidgePrototype(2.0, radius=0.5))])
-    text = model.fit(*data())[-1].release_.card(model)
+    text = publish.card(model.fit(*data()))
     assert (f"steps before the head: it {reason}" in text) == (reason is not None)
 
 

@@ -188,7 +188,7 @@ def test_nothing_beside_the_folder_is_touched(honest, opened, kind):
     # NumPy parses the header of the owner's own rows.
     assert [what for what in outside(opened, honest) if what[0] != "compile"] == []
     if kind == "encoder":
-        assert any("rows" in line and "encoder=" in line for line in said(lines, "CANNOT CHECK"))
+        assert any("rows" in line and "--encoder" in line for line in said(lines, "CANNOT CHECK"))
 
 
 def arrays(**changes):
@@ -251,7 +251,7 @@ X, Y = data()
         ("pipeline", setting(priors={"a": 1}), "its parts are of no use"),
         ("pipeline", setting(priors=ROWS), "its parts are of no use"),
         ("pipeline", setting(decision=ROWS), "decision must be one of"),
-        ("discriminant", setting(shrinkage=7.0), "shrinkage must lie"),
+        ("discriminant", setting(shrinkage=7.0), "shrinkage must be a number"),
         ("prototypes", parts(columns=[row.tobytes().hex() for row in X[:D]]), "names of columns"),
         ("prototypes", parts(columns=["a"] * D), "names of columns"),
         ("prototypes", parts(columns=["a"] * 3), "names of columns"),

@@ -452,7 +452,7 @@ class OwnHead(BallDPRidgePrototype):
 
 @pytest.mark.parametrize(
     "head",
-    [OwnHead(4.0, radius=0.5), BallDPLogisticRegression(4.0, radius=0.5, mechanism=OneStep())],
+    [OwnHead(4.0, radius=0.5), BallDPLogisticRegression(60.0, radius=0.5, mechanism=OneStep())],
 )
 def test_heads_and_mechanisms_of_ones_own_are_checked_as_they_are(head, tmp_path):
     head.fit(*data())

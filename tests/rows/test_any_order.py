@@ -33,7 +33,7 @@ def rounding_of_mean(loss, theta, n, d, constant=0.0, clip=0.2, **options):
     n_classes = max(2, len(theta))
     return mean_rounding(
         make_loss(loss, n_classes),
-        theta,
+        norm=float(np.linalg.norm(theta)),
         n_samples=n,
         n_features=d,
         norm_bound=1.0,
@@ -186,9 +186,9 @@ def test_double_precision_by_hand():
     theta = 5.0 * np.random.default_rng(0).standard_normal((n_classes, d + 1))
     found = rounding_of_mean("softmax", theta, n, d, constant, dtype=np.float64)
     u, augmented = 2.0**-52, np.hypot(1.0, constant)
-    reach = np.linalg.norm(theta[:, :-1]) + constant * np.linalg.norm(theta[:, -1])
+    reach = np.linalg.norm(theta) * augmented
     row = 3.5 * (d + 12) * u / 2
-    rate = np.sqrt(2) * 0.2
+    rate = 0.5
     residual = rate * ((d + 16) * u / 2 + row) * reach + 24 * u * np.sqrt(2.0)
     gradient = 0.2 * augmented
     most = 2**14 + 2 * (4e6 / d + 256) / 128 + np.log2(n) + 8
