@@ -67,7 +67,7 @@ def fit_weights(
         return FitWeights(rows, sums)
     masses = np.array(counts, dtype=np.float64)
     if rows is not None:
-        masses = np.bincount(codes, rows, k)  # type: ignore[arg-type]
+        masses = np.bincount(codes, rows, k)  # type: ignore[arg-type, assignment]
     factors = _class_weights(class_weight, classes, masses, MOST_BALANCED)
     largest = None
     if owners is not None:
