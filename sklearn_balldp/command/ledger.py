@@ -15,6 +15,7 @@ class Account:
 
     def __init__(self, path: Path, limit: float | None, accountant: PrivacyAccountant | None):
         self._path, self._limit, self.accountant = path, limit, accountant
+        self._made = False
         #: Any distance, in the ledger's metric; 0 until a fit was tried.
         self._full = 0.0
 
@@ -60,7 +61,7 @@ class Account:
             # What its own limit refuses leaves no file.
             trial = PrivacyAccountant(**terms)
             trial.ledger.check(release)
-            self.accountant = PrivacyAccountant(self._path, **terms)
+            self.accountant, self._made = PrivacyAccountant(self._path, **terms), True
             state = "is new, without a limit (--limit EPSILON sets one)"
             if self._limit is not None:
                 within = self._within(release.unit, release.radius)
@@ -75,6 +76,11 @@ class Account:
             if release.radius < counted:
                 cost = release.guarantee(counted).epsilon
                 print(f"          there this fit counts as epsilon {cost:.4g}", flush=True)
+
+    def withdraw(self) -> None:
+        """Remove a ledger that this run made, and that has counted nothing."""
+        if self._made and self.accountant is not None and not self.accountant.records:
+            self._path.unlink()
 
     def __str__(self) -> str:
         """What was spent, at the radius of the ledger and at any distance."""

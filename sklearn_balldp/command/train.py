@@ -22,6 +22,8 @@ def train(options: argparse.Namespace) -> None:
     job = prepare(options, None if account is None else account.check)
     print(describe(job), flush=True)
     if all_at_risk(job) and not options.anyway:
+        if account is not None:
+            account.withdraw()
         raise InputError(
             "every class may be lost in the noise: more records, a larger epsilon or a smaller "
             "radius help; nothing was fitted or charged, and --anyway trains all the same."
