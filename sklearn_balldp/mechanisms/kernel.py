@@ -144,10 +144,8 @@ class Query(Bound):
     def standardised(
         self, problem: Problem, noisy: Array, values: Array
     ) -> tuple[Array, NDArray[np.bool_]]:
-        """(noisy answer - value) / scale for one or many ``values``, and which have no scale.
-
-        There it is zero, and infinite where a value is not the one that was released bare.
-        """
+        """(noisy answer - value) / scale for one or many ``values``, and which have no scale."""
+        # Without a scale it is zero, or infinite where a value is not the one that was released.
         scale = np.broadcast_to(np.asarray(self.scales(problem), dtype=np.float64), noisy.shape)
         excess, silent = noisy - values, scale == 0.0
         if not silent.any():

@@ -220,12 +220,20 @@ def clipped_gap(
 
     Parameters
     ----------
-    loss, radius, norm_bound, n_classes, label_change
+    loss : {"logistic", "softmax", "squared_hinge"}
         As in :func:`gradient_gap`. "softmax" with two classes has two scores here.
+    radius : float
+        Euclidean radius r; capped at ``2 * norm_bound``.
     clip : float or None
         Norm that residuals are clipped to, at least 1e-100. None: they are not clipped.
+    norm_bound : float
+        Radius B of the admissible ball of rows.
     constant : float
         What rows are augmented by; 0 for no intercept.
+    n_classes : int, default=2
+        Number of classes K.
+    label_change : bool, default=False
+        Whether pairs with different labels (at any distance) are adjacent too.
 
     Returns
     -------
