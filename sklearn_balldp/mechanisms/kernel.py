@@ -144,7 +144,22 @@ class Query(Bound):
     def standardised(
         self, problem: Problem, noisy: Array, values: Array
     ) -> tuple[Array, NDArray[np.bool_]]:
-        """(noisy answer - value) / scale for one or many ``values``, and which have no scale."""
+        """Differences of an answer from its values in units of the noise, and which have none.
+
+        Parameters
+        ----------
+        problem : Problem
+            Public numbers of the fit.
+        noisy : ndarray
+            The answer.
+        values : ndarray
+            One or many values without noise.
+
+        Returns
+        -------
+        tuple of (ndarray, ndarray)
+            (noisy - value) / scale, and whether a value has no scale.
+        """
         # Without a scale it is zero, or infinite where a value is not the one that was released.
         scale = np.broadcast_to(np.asarray(self.scales(problem), dtype=np.float64), noisy.shape)
         excess, silent = noisy - values, scale == 0.0
