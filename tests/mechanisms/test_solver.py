@@ -51,7 +51,7 @@ def assert_converges(objective, tol):
 HOSTILE = list(hostile())
 
 
-@pytest.mark.parametrize("alpha", [1e-6, 1.0])
+@pytest.mark.parametrize("alpha", [1e-7, 1.0])
 @pytest.mark.parametrize("case", HOSTILE, ids=lambda c: c[0])
 @pytest.mark.parametrize(("loss", "n_classes"), CASES)
 def test_hostile_datasets(loss, n_classes, case, alpha):
