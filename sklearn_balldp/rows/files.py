@@ -157,8 +157,9 @@ def _read_by(path: str, part: str, read: Callable[[], T]) -> T:
             reason = os.strerror(number)
             replaced = OSError(number, f"path={path!r}: {part} cannot be read: {reason}.")
         elif type(error).__name__ == "UnknownCodecError":
-            # Zarr and numcodecs quote the name of the codec, and nothing else.
-            replaced = _lacking_codec(path, re.sub(r".*: |\W+$|'", "", str(error)))
+            # Zarr and numcodecs name the codec, in quotation marks, before all else.
+            named = re.search(r"'([\w.]+)'", str(error))
+            replaced = _lacking_codec(path, named[1] if named else "(unnamed)")
     # Raise outside of the handler: the original error would be the context.
     raise replaced
 
