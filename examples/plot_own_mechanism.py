@@ -30,7 +30,7 @@ from sklearn_balldp import (
     PrivacyAccountant,
     ReconstructionAuditor,
 )
-from sklearn_balldp.mechanisms import PROVED, MeanGradient, Mechanism, PrivacyError, Query
+from sklearn_balldp.mechanisms import MeanGradient, Mechanism, PrivacyError, Query
 from sklearn_balldp.privacy import Promised, Release
 from sklearn_balldp.publish import card
 from sklearn_balldp.rows import project_onto_ball, rows_in_domain
@@ -122,7 +122,7 @@ class CentredSums(Query):
 class CentredMeans(Mechanism):
     """Nearest class mean, seen from a public centre."""
 
-    accepts = (*PROVED, CentredSums)
+    accepts = (CentredSums,)
 
     def __init__(self, centre, *, norm=0.6):
         self.centre, self.norm = centre, norm

@@ -34,8 +34,8 @@ UNITS = ("record", "person")
 #: Where rows lie: in the ball of radius B (longer ones are projected onto it), or all on its
 #: surface (every row is scaled to norm B, and radii are distances between scaled rows).
 DOMAINS = ("ball", "sphere")
-# Relative allowance for the rounding of rows and of their norms.
-_ROUNDING = 1e-6
+#: Relative allowance for the rounding of rows and of their norms.
+ROW_ALLOWANCE = 1e-6
 # Smallest radius other than zero that bounds are computed at.
 _SMALLEST_RADIUS = 1e-140
 
@@ -72,7 +72,7 @@ class RowGeometry:
         cls, norm_bound: float, radius: float, constant: float = 0.0
     ) -> "RowGeometry":
         """The declared domain, enlarged for rounding; no other code adds this allowance."""
-        up = 1.0 + _ROUNDING
+        up = 1.0 + ROW_ALLOWANCE
         return cls(norm_bound * up, radius * up, constant)
 
     def at(self, radius: float) -> "RowGeometry":

@@ -9,9 +9,7 @@ quantile, whose epsilon joins the release's total.
 import uuid
 import warnings
 from bisect import bisect_right
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Annotated, Any
 
 import numpy as np
@@ -23,17 +21,18 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from ._parameters import Share, check_number, check_option, check_positive
-from ._validation import all_or_nothing, caller_level, validated
+from ._validation import all_finite, all_or_nothing, caller_level, validated
 from .accounting import OtherRelease, PrivacyAccountant, count
 from .accounting.accountant import check_accountant
 from .adjacency import METRICS
 from .distances import edit_quantile, private_quantile, same_label_quantile
 from .pipelines import RowWise
 from .privacy.noise import check_random_state
-from .rows import Rows, project_onto_ball
+from .rows import Rows, project_onto_ball, rows_in_domain
 
 SOURCES = ("reference", "edits", "declared", "private")
-_PUBLIC_SOURCES = SOURCES[:2]
+#: Those that read public rows alone.
+PUBLIC_SOURCES = SOURCES[:2]
 COVERAGES = ("pairs", "records")
 #: Public classes with fewer rows are named.
 FEW_ROWS = 5
@@ -43,8 +42,6 @@ _Epsilon = Annotated[float, Meta(ge=1e-6, le=1e3)]
 _SPHERE_TOLERANCE = 1e-6
 #: Most private rows that a policy reads (but it reads at least two of each class).
 MAX_ROWS_READ = 2**16
-#: Reads rows and their labels, or rows before and after an edit.
-Reader = Callable[[], tuple[NDArray[np.floating], NDArray[Any]]]
 
 
 @dataclass(frozen=True)
@@ -235,8 +232,7 @@ class RadiusPolicy(RowWise, OneToOneFeatureMixin, TransformerMixin, BaseEstimato
         in_ball = {"metric": self.metric, "norm_bound": self.norm_bound}
         if self.source == "edits":
             pair = (X, y) if X_public is None and y_public is None else (X_public, y_public)
-            edits = checked_edits(self, *pair)
-            return self._choose(lambda: edits, **in_ball, record=record)
+            return choose_radius(self, *checked_edits(self, *pair), **in_ball, record=record)
         if record is not None:
             raise ValueError(
                 f"record is for source='edits'; source={self.source!r} has no use for it: leave it "
@@ -248,84 +244,12 @@ class RadiusPolicy(RowWise, OneToOneFeatureMixin, TransformerMixin, BaseEstimato
                     "source='reference' needs X_public and y_public, public rows given by name: "
                     "fit(X_public=rows, y_public=labels); or choose source='declared' or 'private'."
                 )
-            public = validated(self, X_public, y_public, whole=True)
-            return self._choose(lambda: public, **in_ball)
+            return choose_radius(self, *validated(self, X_public, y_public, whole=True), **in_ball)
         if X is None or y is None:
             if X is not None:
                 raise ValueError("requires y to be passed, but the target y is None.")
             raise ValueError(f"source={self.source!r} needs X and y: pass them to fit.")
-        read = partial(rows_to_read, self, *validated(self, X, y))
-        return self._choose(read, **in_ball, accountant=self.accountant)
-
-    def _choose(
-        self,
-        read: Reader,
-        *,
-        metric: str,
-        norm_bound: float,
-        accountant: PrivacyAccountant | None = None,
-        unit: str = "record",
-        record: Any = None,
-    ) -> ChosenRadius:
-        """The radius of the validated rows and labels, or rows before and after, that it reads."""
-        more: dict[str, Any] = {"source": self.source, "norm_bound": float(norm_bound)}
-        seeded = self.source == "private" and self.random_state is not None
-        if self.source == "private":
-            more |= {"seeded": seeded, "epsilon": float(self.epsilon), "draw": uuid.uuid4().hex}
-        if self.source not in _PUBLIC_SOURCES:
-            # Counted before rows are read, and never taken back: what fails may depend on them.
-            spent = OtherRelease(
-                "radius",
-                epsilon=more.get("epsilon", 0.0),
-                private=not seeded if self.source == "private" else "conditional",
-                labels="public",
-                draw=more.get("draw", ""),
-                unit=unit,
-            )
-            count(accountant, spent)
-        rows, others = read()
-        if self.source == "private":
-            value = private_quantile(
-                project_onto_ball(rows, norm_bound),
-                others,
-                self.quantile,
-                epsilon=more["epsilon"],
-                norm_bound=norm_bound,
-                metric=metric,
-                random_state=self.random_state,
-            )
-            return ChosenRadius(value, metric, **more)
-        quantile = float(self.quantile)
-        if self.source == "edits":
-            # In double precision: the record states the exact share of pairs within the radius.
-            rows, others = (
-                project_onto_ball(side.astype(np.float64), norm_bound) for side in (rows, others)
-            )
-            how = {"metric": metric, "coverage": self.coverage, "record": record}
-            value, more["hidden"], more["hidden_records"] = edit_quantile(
-                rows, others, quantile, **how
-            )
-            more["n_edits"], rows = len(rows), np.concatenate([rows, others])
-            what = "edits' distances is zero: too many edits leave their row as it was"
-            remedy = "raise quantile, or pass other edits"
-        else:
-            rows = project_onto_ball(rows, norm_bound)
-            if self.source == "reference":
-                _warn_of_small_classes(others)
-            # Pairs are no secret, so that None always draws the same ones.
-            stream = 0 if self.random_state is None else self.random_state
-            if isinstance(stream, np.random.RandomState):
-                stream = int(stream.randint(2**31))
-            value = same_label_quantile(rows, others, quantile, metric=metric, random_state=stream)
-            what, remedy = "same-label distances is zero: too many rows repeat", "raise quantile"
-        if not value > 0.0:
-            raise ValueError(f"quantile={self.quantile!r} of the {what}; {remedy}.")
-        if self.source != "declared":
-            # Whether private rows do is private.
-            norms = np.linalg.norm(rows.astype(np.float64), axis=1)
-            on_sphere = np.abs(norms - norm_bound) <= _SPHERE_TOLERANCE * norm_bound
-            more["on_sphere"] = bool(on_sphere.all())
-        return ChosenRadius(value, metric, **more)
+        return choose_radius(self, *validated(self, X, y), **in_ball, accountant=self.accountant)
 
     def transform(self, X: ArrayLike) -> NDArray[np.floating]:
         """Project rows onto the admissible ball, each on its own.
@@ -348,6 +272,87 @@ class RadiusPolicy(RowWise, OneToOneFeatureMixin, TransformerMixin, BaseEstimato
         tags.target_tags.required = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
+
+
+def choose_radius(
+    policy: RadiusPolicy,
+    rows: Any,
+    others: NDArray[Any],
+    *,
+    metric: str,
+    norm_bound: float,
+    domain: str = "ball",
+    accountant: PrivacyAccountant | None = None,
+    unit: str = "record",
+    record: Any = None,
+) -> ChosenRadius:
+    """The radius of validated rows and their labels, or of rows before and after an edit."""
+    more: dict[str, Any] = {"source": policy.source, "norm_bound": float(norm_bound)}
+    seeded = policy.source == "private" and policy.random_state is not None
+    if policy.source == "private":
+        more |= {"seeded": seeded, "epsilon": float(policy.epsilon), "draw": uuid.uuid4().hex}
+    if policy.source not in PUBLIC_SOURCES:
+        # Counted before rows are read, and never taken back: what fails may depend on them.
+        spent = OtherRelease(
+            "radius",
+            epsilon=more.get("epsilon", 0.0),
+            private=not seeded if policy.source == "private" else "conditional",
+            labels="public",
+            draw=more.get("draw", ""),
+            unit=unit,
+        )
+        count(accountant, spent)
+        rows, others = rows_to_read(policy, rows, others)
+    if domain == "sphere":
+        # Radii are declared between scaled rows.
+        rows = scaled_rows(rows, norm_bound)
+        others = scaled_rows(others, norm_bound) if policy.source == "edits" else others
+    if policy.source == "private":
+        value = private_quantile(
+            project_onto_ball(rows, norm_bound),
+            others,
+            policy.quantile,
+            epsilon=more["epsilon"],
+            norm_bound=norm_bound,
+            metric=metric,
+            random_state=policy.random_state,
+        )
+        return ChosenRadius(value, metric, **more)
+    quantile = float(policy.quantile)
+    if policy.source == "edits":
+        # In double precision: the record states the exact share of pairs within the radius.
+        rows, others = (
+            project_onto_ball(side.astype(np.float64), norm_bound) for side in (rows, others)
+        )
+        how = {"metric": metric, "coverage": policy.coverage, "record": record}
+        value, more["hidden"], more["hidden_records"] = edit_quantile(rows, others, quantile, **how)
+        more["n_edits"], rows = len(rows), np.concatenate([rows, others])
+        what = "edits' distances is zero: too many edits leave their row as it was"
+        remedy = "raise quantile, or pass other edits"
+    else:
+        rows = project_onto_ball(rows, norm_bound)
+        if policy.source == "reference":
+            _warn_of_small_classes(others)
+        # Pairs are no secret, so that None always draws the same ones.
+        stream = 0 if policy.random_state is None else policy.random_state
+        if isinstance(stream, np.random.RandomState):
+            stream = int(stream.randint(2**31))
+        value = same_label_quantile(rows, others, quantile, metric=metric, random_state=stream)
+        what, remedy = "same-label distances is zero: too many rows repeat", "raise quantile"
+    if not value > 0.0:
+        raise ValueError(f"quantile={policy.quantile!r} of the {what}; {remedy}.")
+    if policy.source != "declared":
+        # Whether private rows do is private.
+        norms = np.linalg.norm(rows.astype(np.float64), axis=1)
+        on_sphere = np.abs(norms - norm_bound) <= _SPHERE_TOLERANCE * norm_bound
+        more["on_sphere"] = bool(on_sphere.all())
+    return ChosenRadius(value, metric, **more)
+
+
+def scaled_rows(rows: NDArray[np.floating], norm_bound: float) -> NDArray[np.floating]:
+    """Rows scaled to the sphere, in double precision."""
+    with all_finite():
+        return rows_in_domain(rows.astype(np.float64), norm_bound, "sphere")
 
 
 def rows_to_read(
@@ -414,19 +419,16 @@ def checked_edits(
     return first, second
 
 
-def choose_radius(
+def known_radius(
     radius: Any,
-    rows: Callable[[RadiusPolicy], Reader],
-    public: Callable[[bool], tuple[NDArray[np.floating], NDArray[Any]] | None],
     *,
     metric: str,
     norm_bound: float,
     labels: str,
     domain: str = "ball",
     accountant: PrivacyAccountant | None = None,
-    unit: str = "record",
-) -> ChosenRadius:
-    """Resolve the ``radius`` parameter of a head."""
+) -> ChosenRadius | None:
+    """What the ``radius`` of a head says; None where a policy has yet to choose it from rows."""
     frozen = isinstance(radius, FrozenEstimator)
     policy = radius.estimator if frozen else radius
     if not isinstance(policy, RadiusPolicy):
@@ -438,7 +440,7 @@ def choose_radius(
     # The fitted choice counts, even if the parameters were changed after the fit.
     source = policy.choice_.source if frozen else policy.source
     # If labels are private, the pairing of records and the set of classes are private too.
-    if source not in _PUBLIC_SOURCES and labels == "protected":
+    if source not in PUBLIC_SOURCES and labels == "protected":
         raise ValueError(
             f"radius: source={source!r} reads public labels, which protect_labels=True keeps "
             "private; use source='reference' or 'edits', or a number."
@@ -451,7 +453,7 @@ def choose_radius(
                     f"radius: the frozen policy was fitted with {name}={getattr(choice, name)!r}, "
                     f"the head has {name}={value!r}; fit it with the head's."
                 )
-        if source in _PUBLIC_SOURCES and domain == "sphere" and not choice.on_sphere:
+        if source in PUBLIC_SOURCES and domain == "sphere" and not choice.on_sphere:
             raise ValueError(
                 "radius: the frozen policy measured public rows that domain='sphere' would scale; "
                 "normalise the rows before its fit, or pass the policy itself, with X_public and "
@@ -463,15 +465,4 @@ def choose_radius(
             "radius: the policy has another accountant than the head, so that neither would count "
             "all; pass one to both (accountant.attach(head)), or leave out the policy's."
         )
-    edits = source == "edits"
-    how: dict[str, Any] = {"metric": metric, "norm_bound": norm_bound}
-    if source not in _PUBLIC_SOURCES:
-        return policy._choose(rows(policy), **how, accountant=accountant, unit=unit)
-    pair = public(edits)
-    if pair is None:
-        after = " (records before and after an edit)" if edits else ""
-        raise ValueError(
-            f"radius: RadiusPolicy(source={source!r}) needs public rows{after}: pass X_public and "
-            "y_public to fit, or choose source='declared' or 'private'."
-        )
-    return policy._choose(lambda: pair, **how)
+    return None

@@ -16,7 +16,7 @@ from benchmarks.mutants import MUTANTS
 from benchmarks.study import RESULTS
 from sklearn_balldp.heads import weighing
 from sklearn_balldp.losses import Softmax
-from sklearn_balldp.mechanisms import DescentBound, PrivacyFilter, Sums, gradients, queries
+from sklearn_balldp.mechanisms import DescentBound, PrivacyFilter, Sums, gradients
 from sklearn_balldp.mechanisms.whitening import PublicMap
 from sklearn_balldp.privacy import Noise, Release
 from sklearn_balldp.privacy.exact_normal import rounded_normal
@@ -66,12 +66,12 @@ def test_a_share_that_was_forgotten(monkeypatch):
 
 
 def test_a_label_change_that_was_forgotten(monkeypatch):
-    real = queries.gap_at_any_parameters
+    real = gradients.gap_at_any_parameters
 
     def public(*given, **named):
         return real(*given, **{**named, "labels": "public"})
 
-    monkeypatch.setattr(queries, "gap_at_any_parameters", public)
+    monkeypatch.setattr(gradients, "gap_at_any_parameters", public)
     assert reaches(1.05, "descent from zero", 20)
 
 
@@ -170,7 +170,7 @@ def test_every_planted_fault_has_an_attack():
 def test_every_mutant_has_its_place(mutant, tmp_path):
     path = tmp_path / "sklearn_balldp" / mutant.file
     path.parent.mkdir(parents=True)
-    path.write_text((command.Path(queries.__file__).parents[1] / mutant.file).read_text())
+    path.write_text((command.Path(gradients.__file__).parents[1] / mutant.file).read_text())
     mutant.apply(tmp_path)
 
 

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from ..heads import Released
-from ..mechanisms import Kernel, Query, Records, drive, drive_many
+from ..mechanisms import Kernel, Query, Records, answered, drive, drive_many
 from ..privacy.gaussian import gaussian_power
 from ..privacy.guarantee import Guarantee
 from ..privacy.noise import Noise
@@ -181,7 +181,7 @@ def run_trials(
 def _kernels(released: Released, records: Records) -> Callable[[Noise], Kernel]:
     """Makes kernels of the audited conversation, each with a sampler."""
     problem, mechanism = released.problem, released.mechanism
-    rules = mechanism.accepts, mechanism.most_queries
+    rules = answered(mechanism), mechanism.most_queries
     return lambda noise: Kernel(problem, records, released.bound, noise, *rules)
 
 

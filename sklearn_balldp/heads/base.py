@@ -5,7 +5,7 @@ import copy
 import math
 import numbers
 from abc import ABCMeta, abstractmethod
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Sequence, Set
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, ClassVar
 
@@ -44,8 +44,15 @@ from ..privacy.noise import Noise, check_random_state
 from ..privacy.problem import Problem
 from ..privacy.release import Release
 from ..progress import shown
-from ..radius import ChosenRadius, RadiusPolicy, checked_edits, choose_radius, rows_to_read
-from ..rows import in_memory, rows_in_domain, table_of, working_precision
+from ..radius import (
+    PUBLIC_SOURCES,
+    ChosenRadius,
+    RadiusPolicy,
+    checked_edits,
+    choose_radius,
+    known_radius,
+)
+from ..rows import in_memory, table_of, working_precision
 from .fitting import promise, release, warn_of_large_delta
 from .plan import Plan, plan_of
 from .released import Released, Settings
@@ -323,16 +330,25 @@ class BaseBallDPClassifier(Head, ClassifierMixin, BaseEstimator, metaclass=ABCMe
             self._check_parameters()
             rows, targets = validated(self, X, y)
             labels = self._encode(targets)
-            problem, radius, weights = self._public_numbers(
-                rows.shape,
-                labels,
-                groups,
-                lambda policy: lambda: self._where_declared(*rows_to_read(policy, rows, targets)),
-                lambda edits: self._public_rows(X_public, y_public, edits, labels[0]),
-                # Sums of other machines are made in double precision.
-                np.dtype(table_of(rows).precision(working_precision(rows.dtype))).name,
-            )
             self.classes_, codes, _ = labels
+            weights = self._weights(len(rows), labels, groups)
+            radius = self._known_radius()
+            if radius is None:
+                pair = rows, targets
+                if self._policy.source in PUBLIC_SOURCES:
+                    pair = self._public_rows(X_public, y_public, self.classes_)
+                radius = choose_radius(
+                    self._policy,
+                    *pair,
+                    metric=self.metric,
+                    norm_bound=float(self.norm_bound),
+                    domain=self.domain,
+                    accountant=self.accountant,
+                    unit=weights.sums_weights.unit,
+                )
+            # Sums of other machines are made in double precision.
+            precision = np.dtype(table_of(rows).precision(working_precision(rows.dtype))).name
+            problem = self._public_numbers(rows.shape, labels, weights, radius, precision)
             pledge = promise(self, problem, radius)
             self.released_ = release(self, pledge, Records(rows, codes, weights.rows))
         return self
@@ -375,7 +391,14 @@ class BaseBallDPClassifier(Head, ClassifierMixin, BaseEstimator, metaclass=ABCMe
             check_whole(name, value)
         shape = int(n_samples), int(n_features)
         labels = self._planned_labels(shape[0], class_counts, y, groups)
-        problem, radius, _ = self._public_numbers(shape, labels, groups, _no_rows, _no_rows)
+        weights = self._weights(shape[0], labels, groups)
+        radius = self._known_radius()
+        if radius is None:
+            raise ValueError(
+                "radius: this policy chooses from rows, and a plan has none; pass a number, or a "
+                "policy that was fitted on public rows in a FrozenEstimator."
+            )
+        problem = self._public_numbers(shape, labels, weights, radius)
         pledge = promise(self, problem, radius)
         return plan_of(pledge.release, labels[0].tolist(), labels[2])
 
@@ -423,23 +446,14 @@ class BaseBallDPClassifier(Head, ClassifierMixin, BaseEstimator, metaclass=ABCMe
         # No record is looked at: a plan of many takes no memory.
         return classes, None, counts
 
-    def _public_numbers(
-        self,
-        shape: tuple[int, int],
-        labels: Labels,
-        groups: ArrayLike | None,
-        private_rows: Callable[..., Any],
-        public_rows: Callable[..., Any],
-        precision: str = "float64",
-    ) -> tuple[Problem, ChosenRadius, FitWeights]:
-        """The problem, its radius (as a policy chooses it from rows) and weights of records."""
+    def _weights(self, n_samples: int, labels: Labels, groups: ArrayLike | None) -> FitWeights:
+        """The weights of the records, and what a radius and a delta must be for them."""
         classes, codes, counts = labels
-        protection = "protected" if self.protect_labels else "public"
         if self.protect_labels:
             codes = counts = None
         weights = fit_weights(
             codes,
-            shape[0],
+            n_samples,
             classes,
             counts=counts,
             groups=in_memory("groups", groups),
@@ -455,28 +469,40 @@ class BaseBallDPClassifier(Head, ClassifierMixin, BaseEstimator, metaclass=ABCMe
                 "person; use source='reference' or 'edits', or a number."
             )
         warn_of_large_delta(self.delta, weights.sums_weights)
-        radius = choose_radius(
+        return weights
+
+    def _known_radius(self) -> ChosenRadius | None:
+        """The radius; None where a policy has yet to choose it from rows."""
+        return known_radius(
             self.radius,
-            private_rows,
-            public_rows,
             metric=self.metric,
             norm_bound=float(self.norm_bound),
-            labels=protection,
+            labels="protected" if self.protect_labels else "public",
             domain=self.domain,
             accountant=self.accountant,
-            unit=weights.sums_weights.unit,
         )
+
+    def _public_numbers(
+        self,
+        shape: tuple[int, int],
+        labels: Labels,
+        weights: FitWeights,
+        radius: ChosenRadius,
+        precision: str = "float64",
+    ) -> Problem:
+        """The public numbers of a fit."""
+        classes, _, counts = labels
         alpha = getattr(self, "alpha", 0.0)
         problem = self._problem(
             n_samples=shape[0],
             n_features=shape[1],
             n_classes=len(classes),
-            class_counts=counts,
+            class_counts=None if self.protect_labels else counts,
             alpha=math.nan if alpha is None else float(alpha),
             norm_bound=float(self.norm_bound),
             radius=math.nan if radius.value is None else float(radius.value),
             metric=self.metric,
-            labels=protection,
+            labels="protected" if self.protect_labels else "public",
             domain=self.domain,
             precision=precision,
             **weights.public,
@@ -484,7 +510,7 @@ class BaseBallDPClassifier(Head, ClassifierMixin, BaseEstimator, metaclass=ABCMe
         if radius.value is None:
             problem = replace(problem, radius=problem.full_radius)
         self._settings().check(classes, problem)
-        return problem, radius, weights
+        return problem
 
     # What was released.
 
@@ -556,31 +582,26 @@ class BaseBallDPClassifier(Head, ClassifierMixin, BaseEstimator, metaclass=ABCMe
         self,
         X_public: ArrayLike | None,
         y_public: ArrayLike | None,
-        edits: bool,
         classes: NDArray[Any],
-    ) -> tuple[NDArray, NDArray] | None:
-        """Public rows and labels, or rows before and after an edit; None when there are none."""
+    ) -> tuple[NDArray, NDArray]:
+        """Public rows and labels, or rows before and after an edit, as a policy asks for them."""
+        edits = self._policy.source == "edits"
         if X_public is None and y_public is None:
-            return None
+            after = " (records before and after an edit)" if edits else ""
+            raise ValueError(
+                f"radius: RadiusPolicy(source={self._policy.source!r}) needs public rows{after}: "
+                "pass X_public and y_public to fit, or choose source='declared' or 'private'."
+            )
         if X_public is None or y_public is None:
             raise ValueError("X_public and y_public go together: pass both or neither.")
         if edits:
-            edited = checked_edits(self, X_public, y_public, reset=False)
-            before, after = (self._where_declared(rows, None)[0] for rows in edited)
-            return before, after
+            return checked_edits(self, X_public, y_public, reset=False)
         rows, labels = validated(self, X_public, y_public, reset=False, whole=True)
         # Labels that the head does not have decide nothing.
         declared = np.isin(labels, classes)
         if not declared.any():
             raise ValueError("y_public holds no label of the head; pass rows of its classes.")
-        return self._where_declared(rows[declared], labels[declared])
-
-    def _where_declared(self, X: NDArray[np.floating], y: Any) -> tuple[NDArray[np.floating], Any]:
-        """Rows where radii are declared, scaled to the sphere or as they are, and their labels."""
-        if self.domain == "ball":
-            return X, y
-        with all_finite():
-            return rows_in_domain(X.astype(np.float64), float(self.norm_bound), self.domain), y
+        return rows[declared], labels[declared]
 
     def _encode(self, y: NDArray[Any]) -> Labels:
         classes = self._declared_classes()
@@ -676,10 +697,3 @@ class BaseBallDPClassifier(Head, ClassifierMixin, BaseEstimator, metaclass=ABCMe
         # Noise calibrated to a handful of records rightly drowns them.
         tags.classifier_tags.poor_score = True
         return tags
-
-
-def _no_rows(*_: Any) -> Any:
-    raise ValueError(
-        "radius: this policy chooses from rows, and a plan has none; pass a number, or a policy "
-        "that was fitted on public rows in a FrozenEstimator."
-    )

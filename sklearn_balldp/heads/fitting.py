@@ -25,7 +25,7 @@ from sklearn.base import clone
 from .._validation import all_finite, caller_level
 from .._version import __version__
 from ..accounting import count
-from ..mechanisms import Kernel, Mechanism, Query, Records, drive
+from ..mechanisms import Kernel, Mechanism, Query, Records, answered, drive
 from ..mechanisms.settings import TUNING
 from ..privacy.bounds import Bound, check_rising, tag_of
 from ..privacy.gaussian import mu_from_budget
@@ -120,7 +120,7 @@ def release(head: Any, pledge: Pledge, records: Records) -> Released:
         records,
         bound,
         noise,
-        mechanism.accepts,
+        answered(mechanism),
         mechanism.most_queries,
         partial(count, head.accountant, pledge.release),
     )

@@ -2,6 +2,7 @@
 
 from .base import Mechanism
 from .descent import DescentBound, GradientPerturbation, Transcript
+from .gradients import MeanGradient
 from .kernel import (
     Conversation,
     Kernel,
@@ -12,9 +13,11 @@ from .kernel import (
     drive,
     drive_many,
 )
-from .minimiser import OutputPerturbation
-from .queries import PROVED, MeanGradient, Minimiser, Statistics, Sums
-from .sums import PrototypePerturbation, StatisticsPerturbation, prototypes_of
+from .minimiser import Minimiser, OutputPerturbation
+from .sums import PrototypePerturbation, Statistics, StatisticsPerturbation, Sums, prototypes_of
+
+#: The queries whose sensitivity is proved here.
+PROVED: tuple[type[Query], ...] = (Sums, MeanGradient, Minimiser)
 
 #: Mechanisms of this package, by the names that records call them by.
 MECHANISMS: dict[str, type[Mechanism]] = {
@@ -26,6 +29,12 @@ MECHANISMS: dict[str, type[Mechanism]] = {
         StatisticsPerturbation,
     )
 }
+
+
+def answered(mechanism: Mechanism) -> tuple[type[Query], ...]:
+    """The kinds of queries that the kernel answers for a mechanism."""
+    return (*PROVED, *mechanism.accepts)
+
 
 __all__ = [
     "MECHANISMS",
@@ -47,6 +56,7 @@ __all__ = [
     "StatisticsPerturbation",
     "Sums",
     "Transcript",
+    "answered",
     "drive",
     "drive_many",
     "prototypes_of",

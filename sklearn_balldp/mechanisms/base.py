@@ -8,7 +8,6 @@ from sklearn.base import BaseEstimator
 from ..privacy.bounds import Bound
 from ..privacy.problem import Problem
 from .kernel import MOST_QUERIES, Conversation, Query
-from .queries import PROVED
 
 
 class Mechanism(BaseEstimator, ABC):
@@ -25,8 +24,8 @@ class Mechanism(BaseEstimator, ABC):
 
     #: What the record calls it; the class's name by default.
     name: ClassVar[str] = ""
-    #: The kinds of queries that the kernel answers. Whoever lists another claims a proof.
-    accepts: ClassVar[tuple[type[Query], ...]] = PROVED
+    #: Further kinds of queries that the kernel answers. Whoever lists one claims a proof.
+    accepts: ClassVar[tuple[type[Query], ...]] = ()
     #: Most queries of one conversation.
     most_queries: ClassVar[int] = MOST_QUERIES
     #: Regularisation strength of a linear head whose ``alpha`` is None.

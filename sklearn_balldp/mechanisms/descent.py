@@ -28,9 +28,9 @@ from ..privacy.noise import grid_slack
 from ..privacy.problem import Problem
 from ..privacy.rounding import SHORTEST
 from .base import Mechanism
+from .gradients import MeanGradient
 from .initialisation import discriminant_of
 from .kernel import Array, Conversation, spendable
-from .queries import MeanGradient, Sums
 from .settings import (
     CLIP,
     CONSTANT,
@@ -39,7 +39,7 @@ from .settings import (
     settings_of,
     share_of_sums,
 )
-from .sums import class_sums
+from .sums import Sums, class_sums
 from .whitening import PublicMap, whitening_map
 
 #: What ``start=`` takes.
@@ -256,7 +256,10 @@ class DescentBound(Promised):
         if self.n_steps == 0 and (self.start is None or self.start.pooled):
             raise ValueError("n_steps=0 needs class sums to start from.")
         if self.n_steps > 0 and not self.step_mu(problem) > self.least_step_mu(problem):
-            raise ValueError(f"budget={self.budget!r} leaves nothing for a step on the grid.")
+            raise ValueError(
+                f"epsilon is too small for {self.n_steps} steps on the sampler's grid; raise it or "
+                "lower n_steps."
+            )
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -365,6 +368,7 @@ class GradientPerturbation(Mechanism):
         clip = CLIP if is_auto(self.clip) else self.clip
         bound = DescentBound(
             budget=mu,
+            learning_rate=1.0,
             momentum=MOMENTUM,
             clip=None if clip is None else float(clip),
             n_steps=settings.n_steps,
@@ -374,19 +378,13 @@ class GradientPerturbation(Mechanism):
             if start is not None and problem.fit_intercept and settings.n_steps > 0
             else 1.0,
         )
+        bound.check(problem)
         if bound.n_steps == 0:
-            return replace(bound, learning_rate=1.0)
-        if not bound.step_mu(problem) > bound.least_step_mu(problem):
-            raise ValueError(
-                f"epsilon is too small for {settings.n_steps} steps on the sampler's grid; raise "
-                "it or lower n_steps."
-            )
+            return bound
         rate = self.learning_rate
         if rate is None:
             rate = default_learning_rate(problem, bound, settings.aim)
-        bound = replace(bound, learning_rate=float(rate))
-        bound.check(problem)
-        return bound
+        return replace(bound, learning_rate=float(rate))
 
     def conversation(self, problem: Problem, bound: DescentBound) -> Conversation:
         whitening, theta = None, np.zeros(bound.shape(problem))

@@ -16,17 +16,19 @@ made in double precision.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any
+from functools import cached_property, lru_cache
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..losses import SHORT, Array, Loss, clip_residuals
+from ..adjacency import RowGeometry
+from ..losses import SHORT, Loss, clip_residuals
+from ..privacy.gaps import SMALLEST_CLIP, gap_at_any_parameters
 from ..privacy.problem import Problem
-from ..privacy.rounding import BLOCK, SUMMED
+from ..privacy.rounding import BLOCK, SHORTEST, SUMMED, mean_rounding
 from ..rows import (
     Shard,
     block_rows,
@@ -34,9 +36,10 @@ from ..rows import (
     domain_factors,
     place_rows,
     table_of,
+    working_precision,
 )
 from ..rows.passes import BLOCK_VALUES
-from .kernel import Records
+from .kernel import Array, Query, Records
 from .products import block_sums, scores_of
 from .whitening import PublicMap
 
@@ -45,6 +48,138 @@ KEPT_BYTES = 2**27
 # Factors from this to one over it may wait for the scores and residuals of their rows: even single
 # precision holds the squares of rows that long.
 _MILD = 2.0**-20
+# Rounds a computed norm up: its evaluation errs by far less.
+_UP = 1.0 + 1e-12
+# Largest score in size that no row of the domain can make infinite, in any precision.
+_MOST_SCORE = 1e15
+
+
+@dataclass(frozen=True, eq=False)
+class MeanGradient(Query):
+    """Mean gradient of the loss at public parameters, without the regulariser.
+
+    Attributes
+    ----------
+    theta : ndarray of shape (n_scores, n_columns)
+        Where it is taken; the last column is of the constant, if there is one.
+    sigma : float
+        Noise scale.
+    clip : float or None
+        Norm that the residual of each record is clipped to.
+    constant : float
+        What rows are augmented by; 0 for no intercept.
+    whitening : PublicMap or None
+        Public map of the rows, which moves no two of them further apart.
+    """
+
+    additive: ClassVar[bool] = True
+
+    theta: Array
+    sigma: float = 1.0
+    clip: float | None = None
+    constant: float = 0.0
+    whitening: PublicMap | None = None
+
+    def ratio(self, problem: Problem, radius: float, labels: str) -> float:
+        if not (0.0 < self.sigma < math.inf and self._is_proved(problem)):
+            return math.inf
+        norm = float(np.linalg.norm(self.theta)) * _UP
+        return self.move(problem, radius, labels, norm) / self.sigma
+
+    def move(self, problem: Problem, radius: float, labels: str, norm: float) -> float:
+        """Furthest that one unit moves the mean gradient at parameters of a ``norm``, or less."""
+        rows, mapped = self._rows(problem, radius), self.whitening
+        gap = gap_at_any_parameters(problem.kind, rows, clip=self.clip, labels=labels)
+        rounding = mean_rounding(
+            problem.kind,
+            norm=norm,
+            n_samples=problem.n_samples,
+            n_features=problem.n_features,
+            norm_bound=problem.norm_bound if mapped is None else mapped.reach,
+            constant=self.constant,
+            clip=self.clip,
+            dtype=self.precision(problem),
+            weights=problem.loss_weights,
+            whitened=mapped is not None and mapped.shortens,
+        )
+        return gap / problem.effective_size + 2.0 * rounding
+
+    def _rows(self, problem: Problem, radius: float) -> RowGeometry:
+        """Rows as the gradient sees them, with the allowance for their rounding."""
+        norm = problem.norm_bound if self.whitening is None else self.whitening.norm
+        return RowGeometry.of_rounded_rows(norm, radius, self.constant)
+
+    def _is_proved(self, problem: Problem) -> bool:
+        """Whether the state is one that the proof of the sensitivity speaks of.
+
+        No row of the domain then makes a score infinite, or a gradient that is no number.
+        """
+        if not (problem.loss and 0.0 <= self.constant < math.inf):
+            return False
+        if not (self.clip is None or SMALLEST_CLIP <= self.clip < math.inf):
+            return False
+        mapped = self.whitening is None or (
+            type(self.whitening) is PublicMap and _moves_no_further(self.whitening, problem)
+        )
+        shape = problem.kind.n_scores, problem.n_features + int(self.constant > 0.0)
+        if not mapped or self.theta.shape != shape:
+            return False
+        largest = float(np.abs(self.theta).max())  # NaN is within no limit
+        if not largest < float(np.finfo(self.precision(problem)).max):
+            return False
+        longest = _MOST_SCORE / self._rows(problem, 0.0).augmented
+        return largest <= longest and float(np.linalg.norm(self.theta)) <= longest
+
+    def shape(self, problem: Problem) -> tuple[int, ...]:
+        return self.theta.shape
+
+    def values(self, problem: Problem, records: Records) -> Array:
+        return self.together([self], problem, records)[0]
+
+    @classmethod
+    def together(
+        cls, queries: Sequence[Any], problem: Problem, records: Records, *, each: bool = False
+    ) -> list[Array]:
+        """One pass over the records for the queries that see them alike."""
+        answers: list[Any] = [None] * len(queries)
+        alike: dict[Any, list[int]] = {}
+        for position, query in enumerate(queries):
+            alike.setdefault((query.whitening, query.constant, query.clip), []).append(position)
+        for key, positions in alike.items():
+            first, thetas = queries[positions[0]], np.stack([queries[i].theta for i in positions])
+
+            def make(query: Any = first) -> Gradients:
+                return Gradients(
+                    problem,
+                    records,
+                    whitening=query.whitening,
+                    constant=query.constant,
+                    clip=query.clip,
+                    dtype=query.precision(problem),
+                )
+
+            passes = records.view((problem, *key), make)
+            together = passes.sums(thetas, each=each) / problem.loss_weights.total
+            by_query = np.moveaxis(together, -3, 0)  # with each, records come first
+            for position, values in zip(positions, by_query, strict=True):
+                answers[position] = values
+        return answers
+
+    def precision(self, problem: Problem) -> Any:
+        """Single for such rows, where each record is in one block alone; else double."""
+        weights = problem.loss_weights
+        if problem.precision == "float64" or weights.most_records > 1:
+            return np.float64
+        norm = problem.norm_bound if self.whitening is None else self.whitening.norm
+        return working_precision(np.dtype(np.float32), norm, self.clip or 1.0, weights.largest)
+
+
+@lru_cache(1)
+def _moves_no_further(whitening: PublicMap, problem: Problem) -> bool:
+    """Whether a map moves no two rows further apart, and leaves them long enough to round."""
+    if len(whitening.centre) != problem.n_features:
+        return False
+    return whitening.within_limits and whitening.fault(problem.norm_bound, SHORTEST) is None
 
 
 class Gradients:

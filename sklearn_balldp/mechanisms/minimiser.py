@@ -1,20 +1,160 @@
-"""Output perturbation: noise on the certified minimiser (the paper's mechanism)."""
+"""Output perturbation: the certified minimiser, and noise on it (the paper's mechanism)."""
 
 import math
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from scipy.optimize import brentq
 
 from .._parameters import check_option, check_positive
-from ..privacy.gaps import METHODS
+from ..adjacency import RowGeometry
+from ..privacy.gaps import METHODS, gap_over_minimisers, minimizer_norm_bound
 from ..privacy.problem import Problem
+from ..privacy.rounding import UNIT_ROUNDOFF, gradient_rounding
 from .base import Mechanism
-from .kernel import Conversation
-from .queries import Minimiser
+from .kernel import Array, Conversation, Query, Records
+from .objective import LinearObjective
 from .settings import LEAST_ALPHA, PRECISE
+from .solver import minimise
 
 # The default tolerance adds a thousandth to the sensitivity: two of them, 5e-4 of the gap each.
 _TOLERANCE = 5e-4
+# Share of the certified gradient norm that the computed one may use; the rest is its rounding.
+_ACCEPTED = 0.9
+# Gradient norms below this share of the size of the summed terms are lost in rounding.
+_REACHABLE = 1e-13
+
+
+@dataclass(frozen=True)
+class Minimiser(Query):
+    r"""Minimiser of the regularised mean loss, whose gradient has norm ``tol`` at most.
+
+    It moves by at most :math:`G / (\alpha n) + 2 tol / \alpha` with one record, G the largest
+    distance between two adjacent records' gradients at any minimiser (the *gradient gap*).
+
+    Attributes
+    ----------
+    tol : float
+        Fixed before the data; its share of the sensitivity is covered by noise.
+    method : {"tight", "paper"}
+        The proof of the gap.
+    sigma : float
+        Noise scale.
+    """
+
+    what: ClassVar[str] = "noise on the minimiser"
+
+    tol: float
+    method: str = "tight"
+    sigma: float = 1.0
+
+    def ratio(self, problem: Problem, radius: float, labels: str) -> float:
+        if not (0.0 < self.sigma < math.inf and self._is_proved(problem)):
+            return math.inf
+        moved = self.gap(problem, radius, labels) / (problem.alpha * problem.effective_size)
+        moved += 2.0 * self.tol / problem.alpha
+        norm = math.sqrt(problem.kind.n_stacked) * self.norm(problem)
+        moved += 4.0 * UNIT_ROUNDOFF * (norm + self.tol / problem.alpha)
+        return moved / self.sigma
+
+    def _is_proved(self, problem: Problem) -> bool:
+        """Whether there is a minimiser, and its tolerance is one that can be certified."""
+        regular = bool(problem.loss) and problem.alpha > 0.0 and self.method in METHODS
+        return regular and 0.0 <= self.tol < math.inf
+
+    def domain(self, problem: Problem, radius: float) -> RowGeometry:
+        """Augmented rows and a radius, with the allowance for rounding."""
+        return RowGeometry.of_rounded_rows(problem.norm_bound, radius, float(problem.fit_intercept))
+
+    def gap(self, problem: Problem, radius: float, labels: str) -> float:
+        """Upper bound of the gradient gap, with the allowance for rounded rows."""
+        domain = self.domain(problem, radius)
+        return gap_over_minimisers(
+            problem.kind, domain, problem.alpha, method=self.method, labels=labels
+        )
+
+    def norm(self, problem: Problem) -> float:
+        """Upper bound of the norm of one problem's weights before noise."""
+        return minimizer_norm_bound(
+            problem.loss,
+            alpha=problem.alpha,
+            norm_bound=self.domain(problem, 0.0).norm_bound,
+            fit_intercept=problem.fit_intercept,
+            n_classes=problem.n_classes,
+        )
+
+    def rounding(self, problem: Problem) -> tuple[float, float]:
+        """Smallest gradient norm within reach of float64, and a bound on a computed one's error."""
+        row_norm, loss = self.domain(problem, 0.0).augmented, problem.kind
+        # The gradient is computed near the minimiser, at a distance of up to tol / alpha.
+        norm = self.norm(problem) + self.tol / problem.alpha
+        size = row_norm * math.sqrt(loss.n_scores)
+        reachable = _REACHABLE * size * (1.0 + loss.curvature * norm * row_norm)
+        rounding = gradient_rounding(
+            loss,
+            n_samples=problem.n_samples,
+            n_features=problem.n_features,
+            norm=norm,
+            row_norm=row_norm,
+        )
+        return reachable, rounding
+
+    def accepted(self, problem: Problem) -> float:
+        """Gradient norm that the solver stops at: with rounding it is the certified one."""
+        return min(_ACCEPTED * self.tol, self.tol - self.rounding(problem)[1])
+
+    def certifiable(self, problem: Problem) -> "Minimiser":
+        """The same with the next tolerance that is reached on every data set of the domain.
+
+        Raises
+        ------
+        ValueError
+            If there is none at this regularisation.
+        """
+        # The smallest reachable norm and its rounding error are public numbers. The certified norm
+        # must exceed the computed norm that is accepted: tol >= accepted + rounding.
+        reachable, rounding = self.rounding(problem)
+        tol = max(self.tol, reachable)
+        query = replace(self, tol=max(tol, _ACCEPTED * tol + rounding))
+        if query.accepted(problem) < 0.5 * tol:
+            raise ValueError(
+                f"alpha={problem.alpha!r} is too small: in double precision no minimiser can be "
+                "certified at this shape; raise alpha."
+            )
+        return query
+
+    def shape(self, problem: Problem) -> tuple[int, ...]:
+        return problem.kind.n_scores, problem.n_features + int(problem.fit_intercept)
+
+    def values(self, problem: Problem, records: Records) -> Array:
+        objective = LinearObjective(
+            problem.loss,
+            records.X,
+            records.codes,
+            problem.n_classes,
+            alpha=problem.alpha,
+            norm_bound=problem.norm_bound,
+            fit_intercept=problem.fit_intercept,
+            domain=problem.domain,
+            weights=records.loss_weights(problem),
+            total=problem.loss_weights.total,
+        )
+        return minimise(objective, tol=self.accepted(problem))
+
+    def theorem(self, problem: Problem) -> str:
+        gap = {
+            "tight": "G the certified gradient gap",
+            "paper": "G = L_z r (Margaryan & Gupta)",
+        }[self.method]
+        n = "alpha n" if problem.loss_weights.uniform else "alpha W / s"
+        return f"G / ({n}) + 2 tol / alpha: {problem.loss} minimiser, {gap}"
+
+    def check(self, problem: Problem) -> None:
+        if not (self._is_proved(problem) and self.sigma > 0.0):
+            raise ValueError(
+                f"tol={self.tol!r}, method={self.method!r}, sigma={self.sigma!r} are no noise on a "
+                "minimiser of this problem."
+            )
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

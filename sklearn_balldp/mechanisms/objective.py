@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from scipy.linalg.blas import dsyrk
 
 from ..losses import Array, Loss, make_loss
-from ..privacy.rounding import UNIT_ROUNDOFF, additions
 from ..rows import (
     Shard,
     block_rows,
@@ -159,21 +158,3 @@ class _ShardSums:
             out[0, :n_features] += residuals[:, 0] @ block
         else:
             out[:, :n_features] += block_sums(residuals, block)
-
-
-def gradient_rounding(
-    loss: str, *, n_samples: int, n_features: int, n_classes: int, norm: float, row_norm: float
-) -> float:
-    """Bound on the rounding error of a computed gradient, from public numbers.
-
-    Scores err by at most ``(d + 3) u norm row_norm``, which residuals pass on times their
-    Lipschitz constant; summing n terms errs by at most :func:`.additions` times u and their size,
-    and the projection factor of a row by ``d u``. Columns of scores add in quadrature.
-    """
-    kind = make_loss(loss, n_classes)
-    scores = (n_features + 3.0) * norm * row_norm * kind.curvature
-    # A row's projection factor errs like a sum of n_features squares; its weight is a factor too.
-    terms = additions(n_samples, n_features) + n_features + kind.n_scores + 18.0
-    sums = terms * kind.score_residual_limit(norm * row_norm)
-    columns = math.sqrt(kind.n_scores)
-    return 2.0 * UNIT_ROUNDOFF * columns * row_norm * (scores + sums)

@@ -1,4 +1,4 @@
-r"""What rounding adds to sums over records, whichever machines make them, in whatever order.
+r"""What rounding adds to sums, means and gradients, whichever machines make them, in any order.
 
 Two means in double precision are no further apart than the exact ones plus twice the error of one.
 This holds even if different machines, with other kernels and in another order, compute the two.
@@ -9,6 +9,7 @@ import math
 import numpy as np
 from numpy.typing import DTypeLike
 
+from ..adjacency import ROW_ALLOWANCE
 from ..losses import Loss
 from .weights import Weights
 
@@ -77,7 +78,7 @@ def mean_rounding(
     double = weights.most_records > 1 or np.dtype(dtype) == np.float64
     u = float(np.finfo(np.float64 if double else dtype).eps)
     # The factor covers stored rows that rounding has moved out of the ball.
-    augmented = math.hypot(norm_bound, constant) * (1.0 + 1e-6)
+    augmented = math.hypot(norm_bound, constant) * (1.0 + ROW_ALLOWANCE)
     score = norm * augmented
     longest = min(loss.residual_limit(), math.inf if clip is None else clip)
     # A sum of d squares, its root and a quotient; a row may be projected, moved, and projected.
@@ -111,3 +112,36 @@ def mean_rounding(
     block = 1.02 * SUMMED**2 * 0.5 * u * gradient
     sums = (1.01 * block_additions(n_samples, n_features) * UNIT_ROUNDOFF + turned) * gradient
     return (record + block) / weights.effective_size + sums
+
+
+def sums_rounding(
+    *, n_samples: int, n_features: int, record: float, augmented: float, norm: float
+) -> tuple[float, float]:
+    """What rounding adds to the moves of class sums, and of the second moment.
+
+    In double precision each computed sum is close to the exact one, whichever machines make it, in
+    whatever order: the terms of n rows err by the additions that they pass through, and the factor
+    of a row with the squares in its norm. Products and weights add a few roundoffs. ``record`` is
+    the largest weight of one; rows have a ``norm``, and are as long as ``augmented`` with what
+    counts them.
+    """
+    terms = additions(n_samples, n_features) + n_features + 64.0
+    error = 2.0 * record * 1.01 * terms * n_samples * UNIT_ROUNDOFF
+    return error * augmented, error * norm**2
+
+
+def gradient_rounding(
+    loss: Loss, *, n_samples: int, n_features: int, norm: float, row_norm: float
+) -> float:
+    """Bound on the rounding error of a computed gradient of the objective, from public numbers.
+
+    Scores err by at most ``(d + 3) u norm row_norm``, which residuals pass on times their
+    Lipschitz constant; summing n terms errs by at most :func:`additions` times u and their size,
+    and the projection factor of a row by ``d u``. Columns of scores add in quadrature.
+    """
+    scores = (n_features + 3.0) * norm * row_norm * loss.curvature
+    # A row's projection factor errs like a sum of n_features squares; its weight is a factor too.
+    terms = additions(n_samples, n_features) + n_features + loss.n_scores + 18.0
+    sums = terms * loss.score_residual_limit(norm * row_norm)
+    columns = math.sqrt(loss.n_scores)
+    return 2.0 * UNIT_ROUNDOFF * columns * row_norm * (scores + sums)

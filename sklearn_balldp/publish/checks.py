@@ -19,6 +19,7 @@ from ..mechanisms import (
     PrivacyFilter,
     Query,
     Sums,
+    answered,
     drive,
 )
 from ..mechanisms.settings import TUNING
@@ -230,7 +231,7 @@ def _replay(released: Released) -> None:
         if value.shape != shape or not (np.abs(value) < _HUGE).all():
             fault = f"answer {place} is no array of shape {shape} of ordinary numbers"
             raise _Refused(fault, False)
-        if type(query) not in mechanism.accepts:
+        if type(query) not in answered(mechanism):
             raise _Refused(f"query {place} is none that the mechanism vouches for", False)
         if bound.has_transcript and isinstance(query, MeanGradient) and query.whitening:
             # What is promised at other radii holds for rows that keep this part of their norm.

@@ -9,7 +9,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
 
 from sklearn_balldp import BallDPLogisticRegression, BallDPSquaredHingeSVC, OutputPerturbation
-from sklearn_balldp.mechanisms import queries
+from sklearn_balldp.mechanisms import minimiser as query
 from sklearn_balldp.mechanisms.solver import ConvergenceError
 from sklearn_balldp.privacy.gaps import gradient_gap
 from sklearn_balldp.privacy.gaussian import mu_from_budget
@@ -177,7 +177,7 @@ def test_failed_solve_releases_nothing(monkeypatch):
     def fail(objective, *, tol):
         raise ConvergenceError("the gradient did not reach tol")
 
-    monkeypatch.setattr(queries, "minimise", fail)
+    monkeypatch.setattr(query, "minimise", fail)
     head = minimiser(BallDPLogisticRegression)
     with pytest.raises(ConvergenceError, match="did not reach"):
         head.fit(*rows(60, 2))

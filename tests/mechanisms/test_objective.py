@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from sklearn_balldp.losses import LOSSES, make_loss
-from sklearn_balldp.mechanisms.objective import LinearObjective, gradient_rounding
+from sklearn_balldp.mechanisms.objective import LinearObjective
+from sklearn_balldp.privacy.rounding import gradient_rounding
 
 CASES = [("logistic", 2), ("softmax", 4), ("squared_hinge", 2), ("squared_hinge", 4)]
 
@@ -103,12 +104,15 @@ def test_projection_blocks_and_dtypes(loss, n_classes, dtype):
         np.testing.assert_allclose(mine, reference, rtol=1e-12, atol=1e-12)
 
 
+LOGISTIC = make_loss("logistic", 2)
+
+
 @pytest.mark.parametrize(("loss", "n_classes"), CASES)
 def test_gradient_rounding_bounds_the_error(loss, n_classes):
     objective = make(loss, n_classes, n=40, d=3)
     theta = 30 * np.random.default_rng(1).standard_normal(objective.shape)
     own = {"norm": float(np.linalg.norm(theta)), "row_norm": objective.row_norm}
-    bound = gradient_rounding(loss, n_samples=40, n_features=3, n_classes=n_classes, **own)
+    bound = gradient_rounding(objective.loss, n_samples=40, n_features=3, **own)
     error = objective.value_and_gradient(theta)[1] - _mpmath_gradient(objective, theta)
     assert np.linalg.norm(error) <= bound
 
@@ -119,9 +123,7 @@ def test_gradient_rounding_covers_the_projection_of_long_rows():
     given = {"alpha": 1e3, "fit_intercept": False}
     both, one = (of_rows("logistic", X[:n], codes[:n], 2, **given) for n in (2, 1))
     gradient, single = (own.value_and_gradient(np.zeros(own.shape))[1] for own in (both, one))
-    bound = gradient_rounding(
-        "logistic", n_samples=2, n_features=d, n_classes=2, norm=1.0 / 1e3, row_norm=1.0
-    )
+    bound = gradient_rounding(LOGISTIC, n_samples=2, n_features=d, norm=1.0 / 1e3, row_norm=1.0)
     # At zero the two residuals are -1/2 and 1/2 and both rows project to 1/sqrt(d): they cancel.
     assert np.linalg.norm(gradient) <= bound
     with mpmath.workdps(40):
@@ -132,16 +134,16 @@ def test_gradient_rounding_covers_the_projection_of_long_rows():
 
 def test_gradient_rounding_has_every_term():
     """Worst cases that data hardly reach: long sums, long rows, large parameters."""
-    unit, small = 2.0**-53, {"n_classes": 2, "norm": 0.0, "row_norm": 1.0}
-    long_sum = gradient_rounding("logistic", n_samples=10**9, n_features=10, **small)
+    unit, small = 2.0**-53, {"norm": 0.0, "row_norm": 1.0}
+    long_sum = gradient_rounding(LOGISTIC, n_samples=10**9, n_features=10, **small)
     # A block, the shard's 128ths twice, and pairs of shards.
     assert long_sum >= 2 * unit * (2**14 + 2 * 4e5 / 128 + np.log2(2500))
-    long_row = gradient_rounding("logistic", n_samples=2, n_features=10**6, **small)
+    long_row = gradient_rounding(LOGISTIC, n_samples=2, n_features=10**6, **small)
     assert long_row >= 2 * unit * 10**6
-    far = {"n_samples": 2, "n_features": 10**4, "n_classes": 2, "norm": 1e3, "row_norm": 1.0}
-    assert gradient_rounding("logistic", **far) >= 2 * unit * 0.25 * 10**4 * 1e3
-    hinge = {"n_samples": 4096, "n_features": 2, "n_classes": 2, "norm": 1e9, "row_norm": 2.0}
-    assert gradient_rounding("squared_hinge", **hinge) >= 4 * unit * 4096 * 4e9
+    far = {"n_samples": 2, "n_features": 10**4, "norm": 1e3, "row_norm": 1.0}
+    assert gradient_rounding(LOGISTIC, **far) >= 2 * unit * 0.25 * 10**4 * 1e3
+    hinge = {"n_samples": 4096, "n_features": 2, "norm": 1e9, "row_norm": 2.0}
+    assert gradient_rounding(make_loss("squared_hinge", 2), **hinge) >= 4 * unit * 4096 * 4e9
 
 
 def test_row_norm_counts_the_intercept():

@@ -5,11 +5,13 @@ import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from sklearn_balldp import BallDPLogisticRegression, OutputPerturbation
-from sklearn_balldp.mechanisms import Minimiser, queries, solver
-from sklearn_balldp.mechanisms.objective import LinearObjective, gradient_rounding
+from sklearn_balldp.losses import make_loss
+from sklearn_balldp.mechanisms import Minimiser, minimiser, solver
+from sklearn_balldp.mechanisms.objective import LinearObjective
 from sklearn_balldp.mechanisms.solver import ConvergenceError, descent_steps, minimise
 from sklearn_balldp.privacy.gaps import minimizer_norm_bound
 from sklearn_balldp.privacy.problem import Problem
+from sklearn_balldp.privacy.rounding import gradient_rounding
 
 CASES = [("logistic", 2), ("softmax", 3), ("squared_hinge", 2), ("squared_hinge", 3)]
 RNG = np.random.default_rng(0)
@@ -144,12 +146,12 @@ def test_stated_tolerance_covers_acceptance_and_rounding(tol, monkeypatch):
         accepted.append(tol)
         return minimise(objective, tol=tol)
 
-    monkeypatch.setattr(queries, "minimise", spy)
+    monkeypatch.setattr(minimiser, "minimise", spy)
     head = BallDPLogisticRegression(alpha=0.01, mechanism=OutputPerturbation(tol=tol))
     release = head.fit(X, y).release_
     longest = minimizer_norm_bound("logistic", alpha=0.01, norm_bound=1.0, fit_intercept=True)
-    shape = {"n_samples": 60, "n_features": 5, "n_classes": 2}
-    rounding = gradient_rounding("logistic", **shape, norm=longest, row_norm=np.sqrt(2))
+    shape = {"n_samples": 60, "n_features": 5, "norm": longest, "row_norm": np.sqrt(2)}
+    rounding = gradient_rounding(make_loss("logistic", 2), **shape)
     assert release.tol == release.bound.tol >= (tol or 0.0)
     assert accepted[0] + rounding <= release.tol * (1 + 1e-12)
     assert accepted[0] <= 0.9 * release.tol
