@@ -993,6 +993,34 @@ MUTANTS = (
         "if False:",
         ("test_command.py",),
     ),
+    Mutant(
+        "distance of two numbers / 1.25",
+        "tables.py",
+        "math.sin(0.25 * math.pi * min",
+        "math.sin(0.2 * math.pi * min",
+        ("test_tables.py",),
+    ),
+    Mutant(
+        "widest step between knots in place of the narrowest",
+        "tables.py",
+        "float(steps.min())",
+        "float(steps.max())",
+        ("test_tables.py",),
+    ),
+    Mutant(
+        "unknown values longer than others",
+        "tables.py",
+        "= scale / math.sqrt(self.n_values)",
+        "= scale",
+        ("test_tables.py",),
+    ),
+    Mutant(
+        "some cells count once",
+        "tables.py",
+        "square = 2.0 * int(change)",
+        "square = 1.0 * int(change)",
+        ("test_tables.py",),
+    ),
 )
 
 

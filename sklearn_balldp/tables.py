@@ -541,7 +541,8 @@ class TableEncoder(RowWise, TransformerMixin, BaseEstimator):
         -------
         dict of str to float
             The largest change of a value of each column (in days, of dates): infinite for any
-            value, 0 for none.
+            value, 0 for none. From the root of two on that is any value of every column: no two
+            rows are further apart but by their rounding, which heads allow for.
         """
         check_positive("radius", radius)
         parts = self._parts()

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from . import budget, gaps, places, randomness, search, settings, totals
+from . import budget, gaps, places, randomness, search, settings, tables, totals
 from .search import Found
 from .settings import Rng
 
@@ -35,6 +35,7 @@ ATTACKS: dict[str, Attack] = {
     "sums of the accountant": totals.attack,
     "law of the noise": randomness.attack_law,
     "noise that repeats": randomness.attack_repeats,
+    tables.NAME: tables.attack,
 }
 
 

@@ -21,6 +21,7 @@ FAULTS: dict[str, tuple[str, Mutant]] = {
         ("the filter forgets what was spent", "what the filter lets pass"),
         ("deviates drawn ahead, and kept", "noise that repeats"),
         ("versine of softmax halved", "gap at any parameters, softmax"),
+        ("distance of two numbers / 1.25", "distances of declared columns"),
     )
 }
 
