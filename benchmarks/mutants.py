@@ -388,9 +388,8 @@ MUTANTS = (
     Mutant(
         "a private radius counted after its rows were read",
         "radius.py",
-        "            count(accountant, spent)\n        rows, others = read()\n",
-        "            rows, others = read()\n            count(accountant, spent)\n"
-        "        else:\n            rows, others = read()\n",
+        "count(accountant, spent)\n        rows, others = rows_to_read(policy, rows, others)\n",
+        "rows, others = rows_to_read(policy, rows, others)\n        count(accountant, spent)\n",
         ("accounting/test_accountant.py",),
     ),
     Mutant(
