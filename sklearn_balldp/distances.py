@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.spatial.distance import cdist, pdist
-from sklearn.neighbors import NearestNeighbors
 
 from ._parameters import Share, check_number, check_option
 from .adjacency import METRICS, full_radius_in
@@ -39,6 +38,8 @@ def row_distances(
 
 def nearest_of_label(X: NDArray[np.floating], y: NDArray[Any], metric: str) -> NDArray[np.float64]:
     """Distance of every row from the nearest other row of its label; single rows are left out."""
+    from sklearn.neighbors import NearestNeighbors
+
     nearest = [np.empty(0)]
     for label in np.unique(y):
         members = X[y == label]

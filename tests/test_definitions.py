@@ -4,6 +4,8 @@ An attack may exceed a bound by its own error of simulation alone (below one run
 """
 
 import re
+from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +16,7 @@ from sklearn.datasets import load_iris
 from sklearn_balldp import BallDPLinearDiscriminant, BallDPRidgePrototype, RadiusPolicy
 from sklearn_balldp.accounting import PrivateAccuracy
 from sklearn_balldp.datasets import load_messages
+from sklearn_balldp.heads import base, fitting
 from sklearn_balldp.publish.card import candidates_of
 
 R, N = 0.4, 800
@@ -33,7 +36,15 @@ def records(rows, places=(0,)):
 
 def releases(*data):
     """N releases of these records, and the record of one."""
-    return np.array([HEAD.fit(*data).prototypes_.ravel() for _ in range(N)]), HEAD.release_
+    made = cache(fitting.promise)
+
+    def promise(head, problem, radius):
+        """Of equal public numbers one is made; each fit draws noise of its own."""
+        return replace(made(head, problem, radius), noise=head._noise())
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(base, "promise", promise)
+        return np.array([HEAD.fit(*data).prototypes_.ravel() for _ in range(N)]), HEAD.release_
 
 
 def noiseless(X, y):

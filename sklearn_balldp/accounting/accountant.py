@@ -15,6 +15,7 @@ from sklearn.frozen import FrozenEstimator
 from .._parameters import check_positive, check_whole
 from ..privacy.gaussian import compose, epsilon_from_mu, mu_from_budget
 from ..privacy.release import Release
+from ..text import UP, rounded
 from .ledger import (
     Charge,
     Ledger,
@@ -104,8 +105,8 @@ class Total:
             ("labels", self.labels),
             (
                 "guarantee",
-                f"epsilon={self.epsilon:.4g}{limit}, delta={self.delta:g} (mu={self.mu:.4f}, "
-                f"zCDP rho={0.5 * self.mu**2:.4f})",
+                f"epsilon={rounded(self.epsilon, 4, UP)}{limit}, delta={self.delta:g} "
+                f"(mu={rounded(self.mu, 4, UP)}, zCDP rho={rounded(0.5 * self.mu**2, 4, UP)})",
             ),
             ("kind", self.kind),
             ("private", private[str(self.private)]),
@@ -431,7 +432,7 @@ class PrivacyAccountant:
         except LedgerError:
             return f"PrivacyAccountant({name!r}, cannot be read)"
         limit = "" if self.limit is None else f", limit={self.limit:g}"
-        spent = f"epsilon={total.epsilon:.4g}{limit}, n_releases={total.n_releases}"
+        spent = f"epsilon={rounded(total.epsilon, 4, UP)}{limit}, n_releases={total.n_releases}"
         return f"PrivacyAccountant({name!r}, {spent})"
 
 

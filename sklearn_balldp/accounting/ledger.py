@@ -28,6 +28,7 @@ from ..privacy.gaussian import (
     mu_from_pure,
 )
 from ..privacy.release import Release
+from ..text import UP, rounded
 
 #: Seconds that a process waits for others, and for the terms in a file that another has made.
 _WAIT, _BEGINNING = 60.0, 5.0
@@ -297,13 +298,16 @@ class Ledger:
         told = ""
         # What a radius costs tells it: those were read off private rows.
         if getattr(record, "radius_source", "") not in ("declared", "seeded"):
-            told = f": it costs epsilon={cost:.4g} {where}, where this ledger counts"
+            told = f": it costs epsilon={rounded(cost, 4, UP)} {where}, where this ledger counts"
             if isinstance(record, Release) and record.radius < (terms.radius or math.inf):
                 own = record.guarantee().epsilon
-                told += f" (its own epsilon={own:.4g} holds within {record.radius:g} alone)"
+                told += (
+                    f" (its own epsilon={rounded(own, 4, UP)} holds within {record.radius:g} alone)"
+                )
+        so_far = f"{len(earlier)} release(s) so far, epsilon={rounded(spent, 4, UP)} {where}"
         raise BudgetExceededError(
             f"this release would take the total above limit={terms.limit!r} (delta="
-            f"{terms.delta!r}, {len(earlier)} release(s) so far, epsilon={spent:.4g} {where})"
+            f"{terms.delta!r}, {so_far})"
             f"{told}; nothing was released. Lower epsilon, make fewer fits, or count fits of "
             "another radius in a ledger of that radius."
         )

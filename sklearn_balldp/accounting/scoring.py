@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.metrics import accuracy_score
 
+from .._validation import fixed_width
 from ..pipelines import heads_of, is_search
 from ..privacy.gaussian import mu_from_budget
 from ..privacy.noise import Noise, RandomState, check_random_state, grid_slack
@@ -74,7 +74,7 @@ class PrivateAccuracy:
         noise = Noise(self.random_state)
         spent = OtherRelease("accuracy", mu=self.mu, private=noise.private, unit="record")
         count(self.accountant, spent)
-        accuracy = accuracy_score(y, estimator.predict(X))
+        accuracy = accuracy_of(estimator, X, y)
         # Two accuracies and their division by the noise scale are rounded.
         sensitivity = 1.0 / n_rows + 2.0**-50
         sigma = sensitivity / (self.mu - 2.0 * grid_slack(1))
@@ -82,6 +82,13 @@ class PrivateAccuracy:
 
     def __repr__(self) -> str:
         return f"PrivateAccuracy(epsilon={self.epsilon!r}, delta={self.delta!r})"
+
+
+def accuracy_of(estimator: Any, X: ArrayLike, y: ArrayLike) -> float:
+    """Without noise."""
+    from sklearn.metrics import accuracy_score
+
+    return accuracy_score(fixed_width(y), estimator.predict(X))
 
 
 def _beside_heads(estimator: Any) -> list[str]:

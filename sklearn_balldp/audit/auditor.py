@@ -35,6 +35,7 @@ from ..mechanisms import drive
 from ..pipelines import HoldsModel
 from ..privacy.noise import EXACT_SAMPLER
 from ..progress import bar
+from ..text import UP, rounded
 from ..verdicts import CANNOT_CHECK, FAIL, FALSE_ALARM, PASS, Check
 from .attacks import AuditSetting, SupportAudit, answer_again, audit_support
 from .certificates import check_prior
@@ -444,7 +445,7 @@ class ReconstructionAuditor(HoldsModel, MetaEstimatorMixin, ClassifierMixin, Bas
         lines = [
             f"attack: success {self.success_rate_:.3f} ({low:.3f} to {high:.3f}) in {n_trials} "
             f"trials; blind guess {self.baseline_:.3f}, certificate "
-            f"{self.certificate_['direct']:.3f}"
+            f"{rounded(self.certificate_['direct'], 3, UP)}"
         ]
         if needed > 1.0:
             lines.append(f"  {n_trials} trials can convict nobody: raise n_draws or n_supports")

@@ -6,7 +6,7 @@ from pathlib import Path
 from .._parameters import Epsilon, in_range
 from ..accounting import PrivacyAccountant, Total
 from ..privacy.release import Release
-from ..text import one_line
+from ..text import UP, one_line, rounded
 from .options import InputError
 
 
@@ -75,7 +75,9 @@ class Account:
             counted = self.accountant.radius or self._full
             if release.radius < counted:
                 cost = release.guarantee(counted).epsilon
-                print(f"          there this fit counts as epsilon {cost:.4g}", flush=True)
+                print(
+                    f"          there this fit counts as epsilon {rounded(cost, 4, UP)}", flush=True
+                )
 
     def withdraw(self) -> None:
         """Remove a ledger that this run made, and that has counted nothing."""
@@ -90,14 +92,15 @@ class Account:
         text = f"{total.n_releases} release(s) of these records spent epsilon {self._spent(total)}"
         if total.radius is not None and total.radius < self._full:
             try:
-                text += f", and {self.accountant.total(self._full).epsilon:.4g} at any distance"
+                anywhere = self.accountant.total(self._full).epsilon
+                text += f", and {rounded(anywhere, 4, UP)} at any distance"
             except ValueError as error:
                 text += f"; at any distance it is not known ({one_line(error)})"
         return f"Ledger    {text}; delta {total.delta:g}, labels {total.labels}"
 
     def _spent(self, total: Total) -> str:
         limit = "" if total.limit is None else f" of the limit {total.limit:g}"
-        return f"{total.epsilon:.4g}{limit} {self._within(total.unit, total.radius)}"
+        return f"{rounded(total.epsilon, 4, UP)}{limit} {self._within(total.unit, total.radius)}"
 
     def _within(self, unit: str, radius: float | None) -> str:
         anywhere = radius is None or radius >= self._full

@@ -662,6 +662,25 @@ class BaseBallDPClassifier(Head, ClassifierMixin, BaseEstimator, metaclass=ABCMe
         codes = self._scores(X, largest=True)
         return self.classes_[codes]
 
+    def score(self, X: ArrayLike, y: Any, sample_weight: ArrayLike | None = None) -> float:
+        """Accuracy: the share of the rows whose label is predicted.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows, as :meth:`predict` takes them.
+        y : array-like of shape (n_samples,)
+            True labels, as :meth:`fit` takes them.
+        sample_weight : array-like of shape (n_samples,), default=None
+            How much each row counts.
+
+        Returns
+        -------
+        float
+            Of private rows it is private information, and no part of the release.
+        """
+        return super().score(X, fixed_width(y), sample_weight)
+
     def to_sklearn(self, *, project: bool = True) -> Any:
         """The released model as plain scikit-learn, for a place where this package is not.
 

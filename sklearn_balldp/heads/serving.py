@@ -4,10 +4,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.linear_model import LogisticRegression
-from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
-from sklearn.preprocessing import FunctionTransformer, Normalizer
-from sklearn.svm import LinearSVC
 
 Array = NDArray[np.float64]
 
@@ -31,6 +27,12 @@ def plain_model(
     ``LinearSVC``. ``norm_bound`` is None if rows are in the domain already. An infinite offset
     means that a class is never predicted.
     """
+    # They take longer to import than all that a check needs.
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
+    from sklearn.preprocessing import FunctionTransformer, Normalizer
+    from sklearn.svm import LinearSVC
+
     finite = np.isfinite(intercept)
     # No score of a row in the ball exceeds this, so a thousand times it is out of reach.
     longest = np.linalg.norm(coef, axis=1).max() * (norm_bound or 1.0)

@@ -23,12 +23,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.decomposition import PCA, TruncatedSVD
-from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.frozen import FrozenEstimator
-from sklearn.kernel_approximation import RBFSampler
-from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, Normalizer, StandardScaler
-from sklearn.random_projection import GaussianRandomProjection
 
 from .._parameters import LEAST, MOST
 from ..encoders import ImageEncoder, SentenceEncoder, encoder_of
@@ -107,6 +102,13 @@ def _norm(matrix: NDArray[Any]) -> float:
 
 def step_of(live: Any) -> Step | None:
     """A step as plain data, or None if it does nothing; a ValueError if no file can hold it."""
+    # A check of a folder needs none of them, and each takes as long to import as the check.
+    from sklearn.decomposition import PCA, TruncatedSVD
+    from sklearn.feature_extraction.text import HashingVectorizer
+    from sklearn.kernel_approximation import RBFSampler
+    from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, Normalizer, StandardScaler
+    from sklearn.random_projection import GaussianRandomProjection
+
     live = live.estimator if isinstance(live, FrozenEstimator) else live
     kind = type(live)
     if live is None or isinstance(live, (str, DenseRows)):
@@ -234,6 +236,11 @@ class NamedEncoder:
 
 def made(step: Step) -> list[Any]:
     """The step as scikit-learn's estimators; an encoder in memory, or its name."""
+    from sklearn.decomposition import PCA
+    from sklearn.feature_extraction.text import HashingVectorizer
+    from sklearn.kernel_approximation import RBFSampler
+    from sklearn.preprocessing import Normalizer, StandardScaler
+
     s, a = step.settings, step.arrays
     match step.kind:
         case "norm":

@@ -301,7 +301,7 @@ def test_what_is_refused_before_a_query_is_not_counted(counts):
 @pytest.mark.parametrize(
     "places",
     [
-        ("mechanisms.Sums.values", "radius.rows_to_read", "accounting.scoring.accuracy_score"),
+        ("mechanisms.Sums.values", "radius.rows_to_read", "accounting.scoring.accuracy_of"),
         ("privacy.noise.Noise.__call__", "radius.private_quantile"),
     ],
 )
@@ -600,6 +600,28 @@ def test_compose_releases_from_json():
         compose_releases([releases[0], replace(releases[0], problem=other)])
 
 
+def test_bounds_are_shown_rounded_up():
+    """Rounded to the nearest number, one in two would state less than was spent."""
+    accountant = PrivacyAccountant(radius=0.5)
+    for epsilon in (0.30104, 0.7, 1.1):
+        accountant.ledger.add(head_of(epsilon=epsilon).fit(X, Y).release_)
+        total, own = accountant.total(), str(accountant.total())
+        found = re.search(r"epsilon=(\S+), delta.*\(mu=(\S+), zCDP rho=(\S+)\)", own)
+        exact = total.epsilon, total.mu, 0.5 * total.mu**2
+        for shown, value in zip(map(float, found.groups()), exact, strict=True):
+            assert value <= shown <= value * 1.001
+        assert f"epsilon={found[1]}, n_releases" in repr(accountant)
+    spent = accountant.total().epsilon
+    tight = PrivacyAccountant(radius=0.5, limit=spent + 0.01)
+    for record in accountant.releases:
+        tight.ledger.add(record)
+    with pytest.raises(BudgetExceededError) as refusal:
+        head_of(tight, 0.30104).fit(X, Y)
+    said = [float(text) for text in re.findall(r" epsilon=(\S+) within", str(refusal.value))]
+    assert spent <= said[0] <= spent * 1.001
+    assert 0.30104 <= said[1] <= 0.30104 * 1.001
+
+
 def test_totals_read_like_releases():
     accountant = PrivacyAccountant(radius=0.5, limit=6.0)
     for _ in range(2):
@@ -616,6 +638,16 @@ def test_totals_read_like_releases():
 
 
 # Private scores ---------------------------------------------------------------------------------
+
+
+def test_labels_are_scored_in_every_form_that_a_fit_takes():
+    names = np.array(["a", "b", "c"])[Y]
+    head, strange = head_of(epsilon=100.0).fit(X, names), names.astype(np.dtypes.StringDType())
+    assert head.score(X, strange) == head.score(X, names) > 0.4
+    weights = np.arange(len(X))
+    assert head.score(X, strange, weights) == head.score(X, names, weights)
+    seeded = [PrivateAccuracy(1.0, random_state=0)(head, X, y) for y in (names, strange)]
+    assert seeded[0] == seeded[1]
 
 
 def test_private_accuracy_law():

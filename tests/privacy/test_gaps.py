@@ -281,8 +281,10 @@ def test_some_pair_of_minimisers_comes_close(case):
         options = {"alpha": alpha, "label_change": label_change}
         oracle = Oracle(loss, n_classes, constant, r, **options)
         rounds = 60 if n_classes == 2 else 300
-        best = max(oracle.search(seed, n=2000, rounds=rounds) for seed in range(2))
-        assert share * oracle.gap <= best <= oracle.gap, oracle
+        searches = (oracle.search(seed, n=2000, rounds=rounds) for seed in range(2))
+        # The second one is for where the first ends at a lower summit.
+        reached = next((best for best in searches if best >= share * oracle.gap), 0.0)
+        assert 0.0 < reached <= oracle.gap, oracle
 
 
 @pytest.mark.parametrize("n_classes", [2, 3, 7])

@@ -1,12 +1,14 @@
 """Rows of files on a Dask cluster: the models of one process, nothing private in logs or keys."""
 
 import gc
+import multiprocessing
 import os
 import signal
 import threading
 import time
 from pathlib import Path
 
+import dask
 import dask.array as da
 import dask.dataframe as dd
 import numpy as np
@@ -14,6 +16,7 @@ import pandas as pd
 import pytest
 import zarr
 from distributed import Client, LocalCluster
+from distributed.utils import get_mp_context
 from row_cases import (
     HEADS,
     KINDS,
@@ -45,9 +48,21 @@ def forbid_noise():
     noise.Noise.__call__ = noise.Noise._deviates = refuse
 
 
+def method_of_starts():
+    """Workers fork from a process that has imported what they need, where systems have one."""
+    method = "forkserver"
+    if method not in multiprocessing.get_all_start_methods():
+        return "spawn"
+    with dask.config.set({"distributed.worker.multiprocessing-method": method}):
+        context = get_mp_context()
+    context.set_forkserver_preload(["distributed", "zarr", "sklearn_balldp.rows.cluster"])
+    return method
+
+
 @pytest.fixture(scope="module")
 def client():
     with (
+        dask.config.set({"distributed.worker.multiprocessing-method": method_of_starts()}),
         LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as local,
         Client(local) as connected,
     ):
