@@ -11,6 +11,7 @@ import hashlib
 import json
 import math
 import sqlite3
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from functools import lru_cache
@@ -235,6 +236,13 @@ def _default_prompt(model: Any) -> tuple[str, dict[str, int]]:
     return prompt, {"prompt_length": len(ids) - (ids[-1] in model.tokenizer.all_special_ids)}
 
 
+def _positions(model: Any) -> int | None:
+    """How many tokens a model has positions for, if it says so."""
+    config = getattr(getattr(model[0], "auto_model", None), "config", None)
+    positions = getattr(config, "max_position_embeddings", None)
+    return positions if isinstance(positions, int) else None
+
+
 class SentenceEncoder(BaseEncoder):
     """Embed texts with a sentence-transformers model.
 
@@ -375,12 +383,37 @@ class SentenceEncoder(BaseEncoder):
                 progress(len(batch))
         return rows
 
+    def token_counts(self, X: Any) -> tuple[NDArray[np.intp], int, int]:
+        """Count the tokens of texts, the prompt's among them.
+
+        Parameters
+        ----------
+        X : sequence of str
+            Texts.
+
+        Returns
+        -------
+        counts : ndarray of shape (n_samples,)
+            Tokens of each text; 0 of a model without a limit.
+        limit : int
+            How many of them are read.
+        most : int
+            The largest ``max_length`` that the model takes.
+        """
+        model, texts = self._loaded(), self._records(X)
+        if not callable(model.tokenizer):
+            return np.zeros(len(texts), dtype=np.intp), 0, 0
+        prompt, _ = _default_prompt(model)
+        ids = model.tokenizer([prompt + text for text in texts], verbose=False)["input_ids"]
+        limit, most = self._limit(model), _positions(model)
+        counts = np.fromiter(map(len, ids), np.intp, len(texts))
+        return counts, limit, sys.maxsize if most is None else most
+
     def _limit(self, model: Any) -> int:
         """Limit of the tokens of a text; the model's positions end there."""
         limit = int(self.max_length or model.max_seq_length or 512)
-        config = getattr(getattr(model[0], "auto_model", None), "config", None)
-        positions = getattr(config, "max_position_embeddings", None)
-        if self.max_length is not None and isinstance(positions, int) and limit > positions:
+        positions = _positions(model)
+        if self.max_length is not None and positions is not None and limit > positions:
             raise ValueError(
                 f"max_length={self.max_length!r}: the model has positions for {positions} tokens; "
                 "lower it, or leave it at None."
