@@ -11,7 +11,6 @@ import hashlib
 import json
 import math
 import sqlite3
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from functools import lru_cache
@@ -383,31 +382,20 @@ class SentenceEncoder(BaseEncoder):
                 progress(len(batch))
         return rows
 
-    def token_counts(self, X: Any) -> tuple[NDArray[np.intp], int, int]:
-        """Count the tokens of texts, the prompt's among them.
+    def cut(self, X: Any) -> tuple[int, int, int, int | None]:
+        """How many texts are longer than what is read of each; that limit, in tokens.
 
-        Parameters
-        ----------
-        X : sequence of str
-            Texts.
-
-        Returns
-        -------
-        counts : ndarray of shape (n_samples,)
-            Tokens of each text; 0 of a model without a limit.
-        limit : int
-            How many of them are read.
-        most : int
-            The largest ``max_length`` that the model takes.
+        Then the tokens of the longest one, and how many ``max_length`` may say.
         """
         model, texts = self._loaded(), self._records(X)
         if not callable(model.tokenizer):
-            return np.zeros(len(texts), dtype=np.intp), 0, 0
-        prompt, _ = _default_prompt(model)
-        ids = model.tokenizer([prompt + text for text in texts], verbose=False)["input_ids"]
-        limit, most = self._limit(model), _positions(model)
-        counts = np.fromiter(map(len, ids), np.intp, len(texts))
-        return counts, limit, sys.maxsize if most is None else most
+            return 0, 0, 0, None
+        limit, prompt = self._limit(model), _default_prompt(model)[0]
+        # A token takes a byte at least, and few begin or end a text.
+        long = [prompt + t for t in texts if len(self._bytes(prompt + t)) > limit - 8]
+        ids = model.tokenizer(long, verbose=False)["input_ids"] if long else []
+        longest = max(map(len, ids), default=0)
+        return sum(len(own) > limit for own in ids), limit, longest, _positions(model)
 
     def _limit(self, model: Any) -> int:
         """Limit of the tokens of a text; the model's positions end there."""

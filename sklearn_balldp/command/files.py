@@ -4,13 +4,13 @@ Every row comes out, or an error names its number; no error quotes a cell.
 """
 
 import csv
+import io
 import json
 import os
 import re
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
@@ -34,14 +34,14 @@ PICTURES = (
     *("AVIF", "BMP", "DIB", "GIF", "ICO", "JPEG", "JPEG2000", "MPO", "PCX", "PNG", "PPM", "QOI"),
     *("TGA", "TIFF", "WEBP"),
 )
+# Rows of which each value may be the only one of its kind.
+_FEW = 20
 #: Rows or files that a message names.
 SHOWN = 5
-#: Numbers in one cell beyond which they are no columns of a table.
-MANY = 50
 # What a folder of a partition is called where its column lacks a value.
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 # Folders that divide records, and are no classes.
-_SPLIT = re.compile(r"(train|test|val|valid|eval|dev|fold)(ing|idation|uation)?([\W_]?\d+)?", re.I)
+_SPLIT = re.compile(r"(?<![a-z])(train|test|val|eval|dev|fold|split)", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -193,35 +193,27 @@ def rows_in_words(numbers: Sequence[int]) -> str:
 
 def _csv(path: Path, columns: Columns) -> Table:
     csv.field_size_limit(2**31 - 1)
-    rows, lines, broken = list[list[str]](), list[str](), dict[int, list[str]]()
-    with path.open(encoding="utf-8", newline="") as file:
-        first = file.readline()
-        marked, first = first.startswith("\ufeff"), first.removeprefix("\ufeff")
-        if re.fullmatch(r'"?sep=.?"?\s*', first, re.IGNORECASE):
-            raise InputError(f"{path}: its first line is Excel's sep=, no names; leave it out.")
-        head, odd = [first], first.count('"') % 2
-        # A name of a column may hold line breaks.
-        while odd and (line := file.readline()):
-            head.append(line)
-            odd ^= line.count('"') % 2
-        # Many spreadsheets write semicolons.
-        bare = re.sub(r'"[^"]*"', "", "".join(head))
-        mark = ";" if bare.count(";") > bare.count(",") else ","
-        mark = "\t" if path.suffix.lower() == ".tsv" else mark
-        # Lines of a row that has several are kept: they may be rows.
-        each = (lines.append(line) or line for line in chain(head, file))  # type: ignore[func-returns-value]
-        try:
-            for row in csv.reader(each, delimiter=mark, strict=True):
-                if len(lines) > 1:
-                    broken[len(rows)] = lines[:]
-                lines.clear()
-                rows.append(row)
-        except csv.Error:
-            place = f"row {len(rows)}" if rows else "the first line"
-            raise InputError(
-                f"{path}: the quotes of {place} do not match; put them around whole cells, and "
-                "write each one inside of a cell twice."
-            ) from None
+    body = path.read_bytes()
+    if re.match(rb'(\xef\xbb\xbf)?"?sep=.?"?\s*[\r\n]', body, re.IGNORECASE):
+        raise InputError(f"{path}: its first line is Excel's sep=, no names; leave it out.")
+
+    def parsed(mark: str, strict: bool) -> Iterator[list[str]]:
+        text = io.TextIOWrapper(io.BytesIO(body), encoding="utf-8-sig", newline="")
+        return csv.reader(text, delimiter=mark, strict=strict)
+
+    # Many spreadsheets write semicolons.
+    marks = "\t" if path.suffix.lower() == ".tsv" else ",;"
+    mark = max(marks, key=lambda mark: len(next(parsed(mark, False), [])))
+    rows = list[list[str]]()
+    try:
+        for row in parsed(mark, True):
+            rows.append(row)
+    except csv.Error:
+        place = f"row {len(rows)}" if rows else "the first line"
+        raise InputError(
+            f"{path}: the quotes of {place} do not match; put them around whole cells, and write "
+            "each one inside of a cell twice."
+        ) from None
     names = _header(path, rows.pop(0) if rows else [])
     width = len(names)
     while width > 1 and rows and not rows[-1]:
@@ -237,11 +229,11 @@ def _csv(path: Path, columns: Columns) -> Table:
         if len(row) < width or any(map(str.strip, row[width:])):
             amount = "more" if len(row) > width else "fewer"
             raise InputError(f"{path}: row {number} has {amount} fields than its first line.")
-    within = {n: own for n, lines in broken.items() if n and (own := _as_rows(lines, mark, width))}
-    if within:
-        _check_broken(path, names, rows, within, columns.content)
+    _check_breaks(path, rows, mark, width)
     cells = map(list, zip(*rows, strict=False)) if rows else ([] for _ in names)
-    return Table(path, dict(zip(names, cells, strict=False)), mark, marked)
+    return Table(
+        path, dict(zip(names, cells, strict=False)), mark, body.startswith(b"\xef\xbb\xbf")
+    )
 
 
 def _header(path: Path, cells: list[str]) -> list[str]:
@@ -262,49 +254,45 @@ def _header(path: Path, cells: list[str]) -> list[str]:
     return names
 
 
-def _as_rows(lines: list[str], mark: str, width: int) -> list[list[str]]:
-    """What the lines of one row would be as rows themselves; nothing unless all of them would."""
-    rows = []
-    for line in lines:
-        # Its quotes are part of cells, or around some of them.
-        bare = line.rstrip("\r\n")
-        ways = [bare.split(mark), *csv.reader([bare], delimiter=mark)]
-        rows += [row for row in ways if len(row) == width][:1]
-    return rows if len(rows) == len(lines) and width > 1 else []
-
-
-def _check_broken(
-    path: Path,
-    names: list[str],
-    rows: list[list[str]],
-    broken: dict[int, list[list[str]]],
-    content: str,
-) -> None:
+def _check_breaks(path: Path, rows: list[list[str]], mark: str, width: int) -> None:
     """Raise an InputError for a quoted cell whose lines would be rows themselves.
 
     Quotes that are part of texts, of one row and of a later one, make a single row of all between.
-    Prose with line breaks rarely has the fields of a row, and not the values that other rows have.
+    Prose with line breaks rarely has the fields of a row, and the values that other rows have.
     """
-    each = [row for number, row in enumerate(rows, 1) if number not in broken]
-    each += chain.from_iterable(broken.values())
-    seen = [Counter(re.sub(r"\d+", "0", row[i]) for row in each) for i in range(len(names))]
-    numbers = []
-    for number, own in broken.items():
-        cells = [[row[i] for row in own] for i in range(len(names))]
+    broken, alone = dict[int, list[list[str]]](), list[list[str]]()
+    for number, row in enumerate(rows, 1):
+        several = ["\n" in cell or "\r" in cell for cell in row]
+        text = mark.join(c if s else c.replace(mark, "") for c, s in zip(row, several, strict=True))
+        lines = [line.split(mark) for line in re.split("\r\n|\r|\n", text)] if any(several) else []
+        if lines and width > 1 and all(len(line) == len(row) for line in lines):
+            broken[number] = lines
+        elif not any(several):
+            alone.append(row)
+    numbers = set[int]()
+    for place in range(width):
+        seen = Counter(_look(row[place]) for row in alone)
+        if len(alone) < max(_FEW, len(broken)):
+            others = (_look(line[place]) for lines in broken.values() for line in lines)
+            seen.update(look for look in others if look.strip() == look != "")
         # A column of names, of which each is another one, tells nothing.
-        telling = [
-            all(values[re.sub(r"\d+", "0", cell)] > 1 for cell in column)
-            for name, column, values in zip(names, cells, seen, strict=True)
-            if name != content and 2 * len(values) <= values.total() and '"' not in "".join(column)
-        ]
-        if telling and all(telling):
-            numbers.append(number)
+        if 2 * len(seen) <= seen.total():
+            numbers |= {
+                number
+                for number, lines in broken.items()
+                if "\n" not in (cell := rows[number - 1][place]) and "\r" not in cell
+                if all(seen[_look(line[place])] > 1 for line in lines)
+            }
     if numbers:
         raise InputError(
-            f"{path}: a quoted cell of {rows_in_words(numbers)} holds lines that would be rows "
-            "themselves; write quotes that are part of a text twice, and others around its cell, "
-            "or save the file as JSONL."
+            f"{path}: a quoted cell of {rows_in_words(sorted(numbers))} holds lines that would be "
+            "rows themselves; write quotes that are part of a text twice, and others around its "
+            "cell, or save the file as JSONL."
         )
+
+
+def _look(cell: str) -> str:
+    return re.sub(r"\d+", "0", cell)
 
 
 def _jsonl(path: Path, columns: Columns) -> Table:
@@ -327,17 +315,9 @@ def _jsonl(path: Path, columns: Columns) -> Table:
                 row = None
             if not isinstance(row, dict):
                 raise InputError(f"{path}: line {number} is no JSON object.")
-            rows.append({name: _packed(cell) for name, cell in row.items()})
+            rows.append(row)
     names = dict.fromkeys(chain.from_iterable(rows))
     return Table(path, {name: [row.get(name) for row in rows] for name in names})
-
-
-def _packed(cell: Any) -> Any:
-    """A long list of numbers as an array, which takes a fourth of the memory."""
-    if isinstance(cell, list) and len(cell) > MANY and {*map(type, cell)} <= {int, float}:
-        with suppress(OverflowError):
-            return np.array(cell, dtype=np.float64)
-    return cell
 
 
 def _npz(path: Path, columns: Columns) -> Table:
@@ -367,10 +347,10 @@ def _npz(path: Path, columns: Columns) -> Table:
 
 def _parquet(path: Path, columns: Columns) -> Table:
     _check_history(path, [path])
-    return Table(path, _part(path, {}))
+    return Table(path, _part(path, {}, columns))
 
 
-def _part(file: Path, beside: dict[str, str | None]) -> Cells:
+def _part(file: Path, beside: dict[str, str | None], columns: Columns) -> Cells:
     """Columns of one file of Parquet, and those that the names of its folders give."""
     import pyarrow
     from pyarrow import parquet
@@ -378,9 +358,8 @@ def _part(file: Path, beside: dict[str, str | None]) -> Cells:
     _check_file(file)
     with parquet.ParquetFile(file) as opened:
         table = opened.read()
-    cells = [[value] * table.num_rows for value in beside.values()]
     types = pyarrow.types
-    columns = [
+    values = [
         # Arrays take a fourth of the memory of lists.
         list(column.to_numpy())
         if types.is_list(column.type) and types.is_floating(column.type.value_type)
@@ -388,7 +367,17 @@ def _part(file: Path, beside: dict[str, str | None]) -> Cells:
         for column in table.columns
     ]
     names = _names(file, [*table.column_names, *beside])
-    return dict(zip(names, [*columns, *cells], strict=True))
+    for name, column in zip(names, table.schema, strict=False):
+        # Periods lie there as numbers; whoever knows them not reads numbers.
+        kind = (column.metadata or {}).get(b"ARROW:extension:name", b"").decode()
+        kind = getattr(column.type, "extension_name", kind)
+        if kind.startswith("pandas.") and name in (columns.content, *columns.named):
+            raise InputError(
+                f"{file}: the column {name!r} is of type {kind}; convert it before it is written "
+                "(astype(str))."
+            )
+    values += [[value] * table.num_rows for value in beside.values()]
+    return dict(zip(names, values, strict=True))
 
 
 READERS: dict[str, Callable[[Path, Columns], Table]] = {
@@ -432,7 +421,7 @@ def _folder(path: Path, columns: Columns) -> Table:
         )
     keys = [_keys(name) for name in kept]
     if tables:
-        parts = [_part(path / name, own) for name, own in zip(kept, keys, strict=True)]
+        parts = [_part(path / name, own, columns) for name, own in zip(kept, keys, strict=True)]
         lengths = [len(next(iter(part.values()), ())) for part in parts]
         whole: Cells = {name: [] for part in parts for name in part}
         for part, length in zip(parts, lengths, strict=True):
@@ -465,9 +454,9 @@ def _check_levels(path: Path, names: list[Path]) -> None:
             below.setdefault(name.parts[0], set()).add(name.parts[1] if name.parts[2:] else "")
     inner = Counter(folder for folders in below.values() for folder in folders if folder)
     shared = [folder for folder, count in inner.items() if count > 1]
-    divided = all(map(_SPLIT.fullmatch, below)) or len(below) == 1
+    divided = all(map(_SPLIT.search, below)) or len(below) == 1
     # The same two folders in each of several: one level is the classes, and nobody says which.
-    unsure = len(shared) > 1 and not all(map(_SPLIT.fullmatch, inner))
+    unsure = len(shared) > 1 and not all(map(_SPLIT.search, inner))
     if inner and (divided or unsure):
         first, other = min(below), one_line(min(shared or inner), 60)
         outer = ", ".join(one_line(folder, 60) for folder in sorted(below)[:SHOWN])

@@ -20,10 +20,12 @@ from numpy.typing import NDArray
 
 from ..encoders import SentenceEncoder
 from ..text import appearance, label_key, one_line, spelling, trimmed
-from .files import MANY, Columns, Picture, Table, rows_in_words, table_of
+from .files import Columns, Picture, Table, rows_in_words, table_of
 from .options import InputError
 
 _MAX_LABEL = 200
+# Numbers in one cell beyond which they are no columns of a table.
+_MANY = 50
 # Characters below which no encoder is asked how many tokens a text has.
 _SHORT = 64
 # Spellings of a missing number, and types of cells that can be numbers.
@@ -160,19 +162,18 @@ def new_records(path: Path, columns: Columns, *, alone: bool) -> tuple[Table, li
 
 
 def tell_cut(path: Path, texts: list[str], encoder: SentenceEncoder) -> None:
-    """Warn of texts whose ends the encoder does not read, by the length that would do."""
-    if max(map(len, texts), default=0) < _SHORT:
+    """Warn of texts whose ends the encoder does not read, with the length that would do."""
+    # A model is loaded for them alone.
+    if max(map(len, texts)) < _SHORT:
         return
-    counts, limit, most = encoder.token_counts(texts)
-    cut = int(np.sum(counts > limit))
-    if cut:
-        longest = int(counts.max())
+    count, limit, longest, most = encoder.cut(texts)
+    if count:
         remedy = f"--max-length {longest} would do"
-        if longest > most:
-            remedy = f"{longest} would do, and the encoder has {most} at most: split the texts"
+        if most is not None and longest > most:
+            remedy = f"{longest} would do, and the encoder takes {most} at most: divide such texts"
         warnings.warn(
-            f"{path}: {cut:,} of {len(texts):,} texts are longer than the {limit} tokens that are "
-            f"read of each, and what follows is ignored; {remedy}, or name another encoder.",
+            f"{path}: {count:,} of {len(texts):,} texts are longer than the {limit} tokens that "
+            f"are read of each; what follows is ignored. {remedy}, or use another encoder.",
             stacklevel=2,
         )
 
@@ -289,8 +290,8 @@ def _is_long(cells: list[Any]) -> bool:
     """Whether cells are lists of more numbers than a person would read, or texts of them."""
     cell = next((cell for cell in cells if cell is not None), None)
     if isinstance(cell, (list, np.ndarray)):
-        return len(cell) > MANY
-    if not isinstance(cell, str) or len(re.findall(r"[\s,]+", cell)) < MANY:
+        return len(cell) > _MANY
+    if not isinstance(cell, str) or len(re.findall(r"[\s,]+", cell)) < _MANY:
         return False
     return re.fullmatch(r"\s*[\[(]?[-+\d.eE\s,]+[\])]?\s*", cell) is not None
 
