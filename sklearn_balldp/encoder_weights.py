@@ -19,6 +19,7 @@ from pathlib import Path
 
 from ._validation import caller_level
 from .encoder_name import public_name
+from .pointers import unfetched
 from .text import one_line
 
 #: The encoder that is meant where none is named, the width of its rows, and what brings it.
@@ -190,6 +191,9 @@ def _remembered(
         return digests[state]
     parts = []
     for name, _ in stamps:
+        fault = unfetched(path / name if whole else path)
+        if fault is not None:
+            raise ValueError(f"{path / name}: {fault}.")
         with (path / name if whole else path).open("rb") as file:
             parts.append((name.encode(), hashlib.file_digest(file, "sha256")))
     of_all = hashlib.sha256(b"".join(name + part.digest() for name, part in parts))

@@ -235,6 +235,13 @@ def _default_prompt(model: Any) -> tuple[str, dict[str, int]]:
     return prompt, {"prompt_length": len(ids) - (ids[-1] in model.tokenizer.all_special_ids)}
 
 
+def _positions(model: Any) -> int | None:
+    """How many tokens a model has positions for, if it says so."""
+    config = getattr(getattr(model[0], "auto_model", None), "config", None)
+    positions = getattr(config, "max_position_embeddings", None)
+    return positions if isinstance(positions, int) else None
+
+
 class SentenceEncoder(BaseEncoder):
     """Embed texts with a sentence-transformers model.
 
@@ -375,12 +382,26 @@ class SentenceEncoder(BaseEncoder):
                 progress(len(batch))
         return rows
 
+    def cut(self, X: Any) -> tuple[int, int, int, int | None]:
+        """How many texts are longer than what is read of each; that limit, in tokens.
+
+        Then the tokens of the longest one, and how many ``max_length`` may say.
+        """
+        model, texts = self._loaded(), self._records(X)
+        if not callable(model.tokenizer):
+            return 0, 0, 0, None
+        limit, prompt = self._limit(model), _default_prompt(model)[0]
+        # A token takes a byte at least, and few begin or end a text.
+        long = [prompt + t for t in texts if len(self._bytes(prompt + t)) > limit - 8]
+        ids = model.tokenizer(long, verbose=False)["input_ids"] if long else []
+        longest = max(map(len, ids), default=0)
+        return sum(len(own) > limit for own in ids), limit, longest, _positions(model)
+
     def _limit(self, model: Any) -> int:
         """Limit of the tokens of a text; the model's positions end there."""
         limit = int(self.max_length or model.max_seq_length or 512)
-        config = getattr(getattr(model[0], "auto_model", None), "config", None)
-        positions = getattr(config, "max_position_embeddings", None)
-        if self.max_length is not None and isinstance(positions, int) and limit > positions:
+        positions = _positions(model)
+        if self.max_length is not None and positions is not None and limit > positions:
             raise ValueError(
                 f"max_length={self.max_length!r}: the model has positions for {positions} tokens; "
                 "lower it, or leave it at None."

@@ -21,6 +21,8 @@ _EMPTY = "".join(
         ),
     )
 )
+# A whole number as tables write it where a cell is missing.
+_WHOLE = re.compile(r"-?(0|[1-9][0-9]*)\.0")
 # A number as a table writes it: an exponent has a sign, so that the code 12e4 stays one.
 _NUMBER = re.compile(r"[-+]?\d+(\.\d*)?(e[-+]\d{1,3})?", re.IGNORECASE)
 
@@ -44,22 +46,26 @@ def trimmed(text: str) -> str:
     return unicodedata.normalize("NFC", text).strip(_EMPTY)
 
 
-def spelling(text: str, *, zeros: bool = False) -> str:
-    """A name as it is compared: two of one spelling are one label, or one owner.
+def spelling(text: str) -> str:
+    """The name of an owner as it is compared: two of one spelling are one.
 
-    Of equal numbers the shortest is taken: 7.0 is 7. Zeros in front keep texts apart, as 007 may be
-    no number; ``zeros`` takes them off too.
+    Of equal numbers the shortest is taken: 7.0, 007 and 7e+00 are 7.
     """
     name = trimmed(text)
     if not _NUMBER.fullmatch(name):
-        return name
-    digits = name.lstrip("-+")
-    if not zeros and (name[0] == "+" or (digits[0] == "0" and digits[1:2].isdecimal())):
         return name
     plain = format(Decimal(name), "f")
     if "." in plain:
         plain = plain.rstrip("0").rstrip(".")
     return "0" if plain == "-0" else plain
+
+
+def label_key(name: str) -> str:
+    """What a label is compared by: 7.0, as tables of numbers write it, is the label 7.
+
+    No other number gives way: 3.10, 007 and 1e-5 are codes.
+    """
+    return name.removesuffix(".0") if _WHOLE.fullmatch(name) else name
 
 
 def appearance(text: str) -> str:

@@ -252,6 +252,16 @@ def test_columns_of_texts():
         assert encoder._records(X) == expected
 
 
+@needs_text
+def test_texts_that_are_cut_are_counted():
+    texts = ["the long text " * n for n in (1, 50, 100, 300)] + ["\U0001f600" * 300]
+    encoder, ids = SentenceEncoder(), SentenceEncoder()._loaded().tokenizer(texts)["input_ids"]
+    lengths = [*map(len, ids)]
+    assert encoder.cut(texts) == (sum(n > 256 for n in lengths), 256, max(lengths), 512)
+    assert encoder.set_params(max_length=512).cut(texts[:3])[0] == 0
+    assert encoder.set_params(max_length=16).cut(texts)[:2] == (3, 16)
+
+
 @pytest.mark.parametrize("library", ["sentence_transformers", "torchvision"])
 def test_missing_libraries_are_named_with_the_extra(library, monkeypatch):
     monkeypatch.setattr("sklearn_balldp.encoders.find_spec", lambda name: None)

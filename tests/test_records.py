@@ -1,15 +1,21 @@
 """Files of people: each of these inputs was once read wrongly, and nothing was said."""
 
+import csv
+import errno
 import io
+import itertools
 import json
 import os
 import re
+import shutil
 import sys
 import threading
 import zipfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pyarrow
 import pyarrow.parquet
 import pytest
@@ -19,11 +25,11 @@ from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.pipeline import make_pipeline
 
 from sklearn_balldp import BallDPLogisticRegression, BallDPRidgePrototype
-from sklearn_balldp.command import main
+from sklearn_balldp.command import job, main, predict
 from sklearn_balldp.command.records import Columns, InputError, read
-from sklearn_balldp.encoders import ImageEncoder
-from sklearn_balldp.publish import save
-from sklearn_balldp.rows import DenseRows
+from sklearn_balldp.encoders import ImageEncoder, SentenceEncoder
+from sklearn_balldp.publish import load, save
+from sklearn_balldp.rows import DenseRows, from_parquet
 
 # Notes of the command go through Python's warnings.
 pytestmark = pytest.mark.filterwarnings("default")
@@ -132,6 +138,12 @@ OF_TEXTS = {
         "! quotes of row 1 do not match",
     ),
     "two files in one": ("id,text\n1,f\nid,text\n2,b\n", "! row 2 repeats the first line"),
+    "Excel's separator": ("sep=;\nid;text\n1;fine\n", "! first line is Excel's sep=, no names;"),
+    "quotes that are part of the texts": (
+        "id,text\n" + '1,"Great day\n2,a secret"\n' * 9,
+        "! quoted cell of rows 1, 2, 3, 4, 5 and 4 more holds lines that would be rows",
+    ),
+    "a line break in a name": ('"text","number\n(own)"\nfine,7\n', r"^text,number \(own\),predic"),
     "texts without a header": ("fine\nbad\n", "names the only column, and is no record"),
     "columns that are one": ("text|id\nfine|7\n", "! separated by commas"),
 }
@@ -184,6 +196,15 @@ OF_PLANS = {
     "thousands": ("a.csv", listed("1 000.5, 2, 3, 4"), "! row 3 is no list of real numbers"),
     "another number of numbers": ("a.csv", listed("0.5 1.5 2.5"), "! row 3 holds more or fewer"),
     "underscores": ("a.csv", listed("1_0 2 3 4"), "! row 3 is no list of real numbers"),
+    # What another program wrote.
+    "objects": (
+        *("a.npz", lambda path: np.savez(path, e=X, label=np.array(LABELS, dtype=object))),
+        "! its array 'label' holds Python objects, which are not loaded; save texts as such (y.as",
+    ),
+    "a further array": (
+        *("a.npz", lambda path: np.savez(path, e=X, label=LABELS, classes=["neg", "pos"])),
+        "! arrays differ in length (e 120, label 120, classes 2); save those with one entry",
+    ),
     # Other files.
     "a folder of partitions": ("a", partitions, "120 in 2 classes"),
     "a spreadsheet": ("a.xls", "", "! spreadsheets are not read; save the sheet as CSV"),
@@ -339,6 +360,225 @@ def test_a_pipe_is_read_once(name, models, tmp_path, monkeypatch, capsys):
     assert (status, error) == (0, "Labelled  1 record\n")
     assert re.fullmatch(r"text,prediction,probability\nfine day,pos,[\d.]+\n", out)
     writer.join()
+
+
+#: A header, ordinary rows, and a row of which each line would be one itself.
+QUOTED = {
+    "texts first": ("text,label", "fine,pos\nbad,neg", '"Great day,pos\nbad day",neg'),
+    "texts last": ("label,text", "pos,fine\nneg,bad", 'pos,"Great day\nneg,bad day"'),
+    "tabs": ("text\tlabel", "fine\tpos\nbad\tneg", '"Great, or\tpos\nso\tneg\nbad"\tneg'),
+    "other quotes": ("label;text;a", 'pos;fine;"x; y"\nneg;bad;z', 'pos;"Good;x\nneg;bad";"a; b"'),
+}
+
+
+@pytest.mark.parametrize("others", [0, 30])
+@pytest.mark.parametrize("name", QUOTED)
+def test_quotes_of_texts_swallow_no_rows(name, others, tmp_path):
+    """As programs write them that put no quotes around cells."""
+    header, rows, swallowing = QUOTED[name]
+    path = tmp_path / ("a.tsv" if name == "tabs" else "a.csv")
+    path.write_text("\n".join([header, *[rows] * others, *[swallowing] * 20]))
+    with pytest.raises(InputError, match=f"quoted cell of rows {2 * others + 1}, .*would be rows"):
+        read(path, Columns("text", label="label"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("Dear Sir,\nthank you", "Roses are red,\nviolets are blue,\nsugar is sweet"),
+        *("milk,eggs\nbread", "Hello Anna, how\nare you", "Preis 1,5\nEuro", "a,b\nc,d\ne"),
+        *("one\n\ntwo", "12 Main St,\r\nSpringfield, Illinois", 'said ""yes"",\rand left'),
+    ],
+)
+@pytest.mark.parametrize("many", [1, 30])
+def test_ordinary_line_breaks_are_read(text, many, tmp_path):
+    rows = "".join(f"fine {i},{LABELS[i]}\n" for i in range(40))
+    body = "text,label\n" + f'"{text}",pos\n' * many + rows
+    (tmp_path / "a.csv").write_bytes(body.encode())
+    found = read(tmp_path / "a.csv", Columns("text", label="label"))
+    assert found.X[:many] == [text.replace('""', '"')] * many
+    assert len(found.X) == 40 + many
+
+
+@pytest.mark.parametrize(
+    "codes",
+    [
+        *(["8471.30", "8471.3", "250.00"], ["3.1", "3.10", "3.11"], ["1E-5", "2E+3"], ["007", "7"]),
+        *(["\u0663", "\u0663.0"], ["1.0", "2.0"], ["-0.0", "0.00", "+7", "07.0"], ["7.0 a", "7 a"]),
+    ],
+)
+def test_labels_that_are_codes_keep_their_spelling(codes, tmp_path):
+    body = "text,label\n" + "".join(f"fine,{code}\n" for code in codes * 2)
+    (tmp_path / "a.csv").write_text(body, encoding="utf-8")
+    found = read(tmp_path / "a.csv", Columns("text", label="label"))
+    assert found.y.tolist() == codes * 2
+    assert found.n_respelled == 0
+
+
+@pytest.mark.parametrize(("own", "others"), [("1.0", "1"), ("1", "1.0"), ("1.10", "1.10")])
+def test_public_and_declared_labels_are_those_of_the_records(own, others, tmp_path, monkeypatch):
+    """Each file may write whole numbers in its way; a folder has them as the private one does."""
+    for name, label in (("a", own), ("public", others)):
+        rows = [cells.replace("]", "1]") for cells in LISTS] if name == "public" else LISTS
+        body = table(e=rows, label=[label, "x"] * 60)
+        (tmp_path / f"{name}.csv").write_text(body)
+    (tmp_path / "classes").write_text(f"{others}\nx\n")
+    monkeypatch.chdir(tmp_path)
+    given = TRAIN.replace("FILE", "a.csv").replace(" public", " public.csv")
+    for out, further in (("m", ""), ("p", " --labels protected --classes classes")):
+        assert main((given.replace("--out m", f"--out {out}") + further).split()) == 0
+        config = json.loads((tmp_path / out / "config.json").read_text())
+        assert config["labels"]["values"] == [others if further else own, "x"]
+
+
+TYPES = {
+    "zoned dates": (pd.date_range("2024", periods=2, tz="Europe/Berlin"), "a datetime; .*astype"),
+    "periods": (pd.period_range("2024", periods=2, freq="M"), "is of type pandas.period; .*astype"),
+    "durations": (pd.to_timedelta([1, 2], unit="s"), "a timedelta; convert .*astype"),
+    "images": ([{"bytes": b"\x89PNG", "path": "1"}] * 2, "a dict; write each image to a file"),
+    "bytes of images": ([b"\x89PNG"] * 2, "no valid Unicode; of images write each to a file"),
+}
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_cells_of_other_types_are_named_with_their_conversion(name, tmp_path):
+    cells, expected = TYPES[name]
+    pd.DataFrame({"t": ["a", "b"], "c": cells}).to_parquet(tmp_path / "a.parquet")
+    with pytest.raises(InputError, match=expected):
+        read(tmp_path / "a.parquet", Columns("t", label="c"))
+    with pytest.raises(InputError, match=expected):
+        read(tmp_path / "a.parquet", Columns(image="c"))
+    assert read(tmp_path / "a.parquet", Columns("t")).X == ["a", "b"]
+
+
+def test_days_of_an_array_are_no_numbers(tmp_path):
+    days = np.array(["2024-01-01", "2024-01-02"], "M8[ns]")
+    np.savez(tmp_path / "a.npz", t=["a", "b"], day=days)
+    with pytest.raises(InputError, match=r"a datetime64; .*astype\(str\)"):
+        read(tmp_path / "a.npz", Columns("t", label="day"))
+
+
+def test_a_partition_without_a_value_is_no_class(tmp_path):
+    for folder in ("label=pos", "label=__HIVE_DEFAULT_PARTITION__"):
+        parquet(tmp_path / folder / "0.parquet", label=None)
+    found = read(tmp_path, Columns(embedding="e", label="label"), missing="drop")
+    assert (set(found.y), found.n_dropped) == ({"pos"}, N)
+
+
+LFS = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 52428\n"
+
+
+@pytest.mark.parametrize(
+    "name", ["a.csv", "a.jsonl", "a.npz", "a.parquet", "f/0.parquet", "f/a.png"]
+)
+def test_pointers_of_git_lfs_are_told(name, tmp_path):
+    path = tmp_path / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(LFS)
+    columns = Columns(image="i") if name.endswith("png") else Columns("t")
+    with pytest.raises(InputError, match=r"is a pointer of git-lfs .*\(git lfs pull\)"):
+        read(tmp_path / "f" if name.startswith("f") else path, columns)
+
+
+def test_models_rows_and_weights_that_are_pointers_are_told(models, tmp_path, capsys):
+    (tmp_path / "weights").mkdir()
+    for name in ("a.parquet", "weights/model.safetensors"):
+        (tmp_path / name).write_text(LFS)
+    with pytest.raises(ValueError, match="pointer of git-lfs"):
+        from_parquet(tmp_path / "a.parquet", "e")
+    with pytest.raises(ValueError, match="pointer of git-lfs"):
+        _ = SentenceEncoder(tmp_path / "weights").identity
+    shutil.copytree(models / "rows", tmp_path / "m")
+    (tmp_path / "m" / "model.safetensors").write_text(LFS)
+    with pytest.raises(ValueError, match="pointer of git-lfs"):
+        load(tmp_path / "m")
+    for words in (["verify", "m"], ["predict", "m", "absent.csv"]):
+        assert main([words[0], str(tmp_path / "m"), *words[2:]]) == 2
+        assert "pointer of git-lfs" in capsys.readouterr().err
+
+
+LEVELS = {
+    "parts of a data set": ("train/cat/1 train/dog/1 test/cat/1 test/dog/1", "pass .*/test, or a"),
+    "other words": ("Training_set/cat/1 Testing_set/cat/1", "pass .*/Testing_set, or a table"),
+    "folds": ("fold1/cat/1 fold2/dog/1", "pass .*/fold1, or"),
+    "one folder around": ("images/cat/1 images/dog/1", "pass .*/images, or"),
+    "places": ("a/cat/1 a/dog/1 b/cat/1 b/dog/1", "pass .*/a, or"),
+    "classes": ("cat/1 dog/1 dog/old/2", None),
+    "folders of classes": ("cat/images/1 dog/images/1", None),
+    "parts of classes": ("cat/train/1 cat/test/1 dog/train/1 dog/test/1", None),
+    "named levels": ("split=a/label=cat/1 split=b/label=dog/1", None),
+}
+
+
+@pytest.mark.parametrize("name", LEVELS)
+def test_levels_of_folders_that_are_no_classes(name, tmp_path):
+    files, expected = LEVELS[name]
+    for file in files.split():
+        picture(tmp_path / f"{file}.png")
+    if expected is None:
+        assert {*read(tmp_path, Columns(image="i", label="label")).y} == {"cat", "dog"}
+    else:
+        with pytest.raises(InputError, match=expected):
+            read(tmp_path, Columns(image="i", label="label"))
+    # New pictures have no labels yet.
+    assert len(read(tmp_path, Columns(image="i")).X) == len(files.split())
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system is not POSIX")
+def test_special_files_are_not_opened(tmp_path):
+    for name in ("f/1/a.png", "d/1/a.png"):
+        picture(tmp_path / name)
+    for name in ("f/1/b.png", "d/1/control", "p.parquet", "p.npz"):
+        os.mkfifo(tmp_path / name)
+    parquet(tmp_path / "t" / "0.parquet")
+    os.mkfifo(tmp_path / "t" / "1.parquet")
+    (tmp_path / "a.csv").write_text("i\nf/1/a.png\nf/1/b.png\n")
+    with pytest.raises(InputError, match=r"f: 1/b\.png: .*it is a pipe, a folder or a device"):
+        read(tmp_path / "f", Columns(image="i"))
+    with pytest.raises(InputError, match=r"row 2: .*it is a pipe, a folder or a device"):
+        read(tmp_path / "a.csv", Columns(image="i"))
+    with pytest.raises(InputError, match=r"1\.parquet: it is a pipe, a folder or a device"):
+        read(tmp_path / "t", Columns(embedding="e"))
+    for name in ("p.parquet", "p.npz"):
+        with pytest.raises(InputError, match="it is a pipe, a folder or a device"):
+            read(tmp_path / name, Columns(embedding="e"))
+    with pytest.warns(UserWarning, match=r"1 files are .* left out: 1/control\."):
+        assert len(read(tmp_path / "d", Columns(image="i")).X) == 1
+
+
+def test_a_full_disk_leaves_no_half_answer(models, tmp_path, monkeypatch, capsys):
+    (tmp_path / "a.csv").write_text("text\n" + "fine day\n" * 50)
+    writer, count = csv.writer, itertools.count()
+
+    def full(file, **settings):
+        if next(count) > 20:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return writer(file, **settings)
+
+    monkeypatch.setattr(predict, "csv", SimpleNamespace(writer=full))
+    words = ["predict", str(models / "texts"), str(tmp_path / "a.csv"), "--out"]
+    assert main([*words, str(tmp_path / "out.csv")]) == 2
+    assert "No space left" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["a.csv"]
+
+
+@pytest.mark.parametrize(
+    ("longest", "said"), [(300, "--max-length 300 would do"), (700, "takes 512 at")]
+)
+def test_texts_that_are_longer_than_what_is_read_are_told(
+    longest, said, tmp_path, monkeypatch, capsys
+):
+    body = "text,label\n" + "".join(
+        f"{'long ' * 50}{i},{label}\n" for i, label in enumerate(LABELS)
+    )
+    (tmp_path / "a.csv").write_text(body)
+    monkeypatch.setattr(job, "_at_hand", lambda encoder: "weights")
+    monkeypatch.setattr(SentenceEncoder, "cut", lambda *_: (N, 256, longest, 512))
+    given = f"plan {tmp_path / 'a.csv'} --text text --label label --radius 0.5 --epsilon 8"
+    assert main(given.split()) == 0
+    note = capsys.readouterr().err
+    assert "120 of 120 texts are longer than the 256 tokens that are read of each" in note
+    assert said in note
 
 
 def picture(path, turned=None, kind=None):

@@ -1,17 +1,16 @@
-"""Files and folders as rows: mappings of columns to cells, read once and one by one.
+"""Files and folders read whole, as columns of cells in the types of the file.
 
 Every row comes out, or an error names its number; no error quotes a cell.
 """
 
 import csv
-import difflib
+import io
 import json
 import os
 import re
 import warnings
-import zipfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
@@ -23,22 +22,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..encoders import check_colours, pixels_of
+from ..pointers import unfetched
 from ..rows import history_of
 from ..text import one_line, trimmed
 from .options import InputError
 
-Row: TypeAlias = dict[str, Any]
+#: Cells by the names of their columns, which are all of one length.
+Cells: TypeAlias = dict[str, list[Any]]
 #: Formats of pictures, by their content; others of Pillow's run programs, or only look like one.
 PICTURES = (
     *("AVIF", "BMP", "DIB", "GIF", "ICO", "JPEG", "JPEG2000", "MPO", "PCX", "PNG", "PPM", "QOI"),
     *("TGA", "TIFF", "WEBP"),
 )
-#: Rows that are read, and labelled, at a time.
-PART = 2_000
+# Rows of which each value may be the only one of its kind.
+_FEW = 20
 #: Rows or files that a message names.
 SHOWN = 5
 # What a folder of a partition is called where its column lacks a value.
-_NO_VALUE = "__HIVE_DEFAULTPARTITION__"
+_NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
+# Folders that divide records, and are no classes.
+_SPLIT = re.compile(r"(?<![a-z])(train|test|val|eval|dev|fold|split)", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -62,37 +65,26 @@ class Columns:
     @cached_property
     def content(self) -> str:
         """The column of the records."""
-        return trimmed(getattr(self, self.kind))
+        return name_of(getattr(self, self.kind))
 
     @cached_property
     def named(self) -> list[str]:
         """Columns of labels and owners, as far as they are named."""
-        return [trimmed(name) for name in (self.label, self.owner) if name is not None]
+        return [name_of(name) for name in (self.label, self.owner) if name is not None]
 
-    def of_contents(self, row: Row, path: Path) -> list[str]:
-        """Columns of the records, by the first row of a file; an error if one is not there."""
-        content, columns = self.content, [self.content]
-        if len({content, *self.named}) <= len(self.named):
-            raise InputError(
-                f"{path}: one column cannot serve as two; name another for each option."
-            )
-        if self.kind == "embedding" and content not in row:
-            others = [name for name in row if name.startswith(content) and name not in self.named]
-            ends = [(name.removeprefix(content).lstrip("_-"), name) for name in others]
-            numbers = sorted((int(end), name) for end, name in ends if end.isdecimal())
-            columns = [name for _, name in numbers] or columns
-            if any(number != numbers[0][0] + i for i, (number, _) in enumerate(numbers)):
-                raise InputError(
-                    f"{path}: numbers of the columns {content}... are left out or repeated."
-                )
-        for name in [*columns, *self.named]:
-            if name not in row:
-                # Others are not shown: a file without a header has records there.
-                near = difflib.get_close_matches(name, row, 1, 0.7)
-                hint = f" among its {len(row)}; the first line must name them"
-                hint = f"; did you mean {one_line(near[0], 60)!r}?" if near else hint
-                raise InputError(f"{path}: no column {name!r}{hint}.")
-        return columns
+
+@dataclass(frozen=True)
+class Table:
+    """A file or folder, read whole."""
+
+    path: Path
+    cells: Cells
+    #: What separates its cells, and whether it begins with a byte order mark.
+    separator: str = ","
+    marked: bool = False
+
+    def __len__(self) -> int:
+        return len(next(iter(self.cells.values()), ()))
 
 
 @dataclass(frozen=True)
@@ -113,96 +105,135 @@ class Picture:
         return self._opened(pixels_of)
 
     def _opened(self, use: Callable[[Any], Any]) -> Any:
-        formats = _formats()
+        formats = {*_formats().values()}
         from PIL import Image
 
         try:
-            with Image.open(self.file, formats=formats) as image:
-                if image.format == "TIFF" and getattr(image, "n_frames", 1) > 1:
-                    raise InputError(f"{self.place}: no image that can be read (it has pages).")
-                return use(image)
-        except InputError:
-            raise
+            reason = _fault(self.file)
+            if reason is None:
+                with Image.open(self.file, formats=[*formats]) as image:
+                    if image.format != "TIFF" or getattr(image, "n_frames", 1) == 1:
+                        return use(image)
+                reason = "it has pages"
         except Exception as error:
             # Readers of damaged pictures raise what they like.
             reason = str(error) if "eight bits" in str(error) else type(error).__name__
-            raise InputError(f"{self.place}: no image that can be read ({reason}).") from None
+        raise InputError(f"{self.place}: no image that can be read ({reason}).")
 
 
-@dataclass
-class Layout:
-    """How a file is written, noted while it is read: a pipe is read once."""
-
-    #: What separates its cells, and whether it begins with a byte order mark.
-    separator: str = ","
-    marked: bool = False
-    #: Columns of embeddings: of numbers for a machine, and many of them.
-    embeddings: tuple[str, ...] = ()
-
-
-def rows_of(path: Path, columns: Columns, layout: Layout) -> Iterator[Row]:
-    """Rows of a file or folder, one by one."""
+def table_of(path: Path, columns: Columns) -> Table:
+    """A file or a folder as columns; an InputError that quotes nothing of it."""
     if not path.exists():
         raise InputError(f"{path}: there is no such file or folder.")
     suffix = path.suffix.lower()
-    if path.is_dir():
-        rows = _folder(path, columns)
-    elif suffix in READERS or (not suffix and not path.is_file()) or path.parts[1:2] == ("dev",):
-        if suffix == ".parquet":
-            _check_history(path, [path])
-        # What a pipe holds has no ending.
-        reader = READERS.get(suffix, _csv)
-        rows = _csv(path, layout) if reader is _csv else reader(path)
-    elif suffix in (".xls", ".xlsx", ".xlsm", ".xlsb", ".ods"):
+    reader: Callable[..., Table] | None = _folder if path.is_dir() else READERS.get(suffix)
+    # What a pipe holds has no ending.
+    if not suffix and (path.parts[1:2] == ("dev",) or not (path.is_file() or path.is_dir())):
+        reader = _csv
+    if suffix in (".xls", ".xlsx", ".xlsm", ".xlsb", ".ods"):
         raise InputError(f"{path}: spreadsheets are not read; save the sheet as CSV UTF-8.")
-    else:
+    if reader is None:
         raise InputError(f"{path}: {suffix or 'no ending'} is none of {', '.join(READERS)}.")
-    with _reading(path):
-        yield from rows
-
-
-def _csv(path: Path, layout: Layout) -> Iterator[Row]:
-    csv.field_size_limit(2**31 - 1)
-    with path.open(encoding="utf-8", newline="") as file:
-        first = file.readline()
-        layout.marked = first.startswith("\ufeff")
-        first = first.removeprefix("\ufeff")
-        # Many spreadsheets write semicolons.
-        bare = re.sub(r'"[^"]*"', "", first)
-        mark = ";" if bare.count(";") > bare.count(",") else ","
-        mark = "\t" if path.suffix.lower() == ".tsv" else mark
-        layout.separator = mark
-        lines = csv.reader(chain([first], file), delimiter=mark, strict=True)
-        names = _header(path, _cells(path, lines, 0) or [])
-        number, blank = 1, 0
-        while (cells := _cells(path, lines, number)) is not None:
-            if not cells and len(names) > 1:
-                # Blank lines at the end hold no record.
-                blank, number = blank or number, number + 1
-                continue
-            cells = cells or [""]
-            if blank:
-                raise InputError(f"{path}: row {blank} is a blank line; leave it out.")
-            if len(cells) < len(names) or any(map(str.strip, cells[len(names) :])):
-                amount = "more" if len(cells) > len(names) else "fewer"
-                raise InputError(f"{path}: row {number} has {amount} fields than its first line.")
-            again = len(names) > 1 and trimmed(cells[0]) == names[0]
-            if again and [*map(trimmed, cells)][: len(names)] == names:
-                raise InputError(f"{path}: row {number} repeats the first line; leave it out.")
-            yield dict(zip(names, cells, strict=False))
-            number += 1
-
-
-def _cells(path: Path, lines: Iterator[list[str]], number: int) -> list[str] | None:
-    """The next row; None behind the last."""
     try:
-        return next(lines, None)
+        if path.is_file() or reader in (_npz, _parquet):
+            _check_file(path)
+        return reader(path, columns)
+    except InputError:
+        raise
+    except ImportError as error:
+        reason = f"it is read by {error.name}; pip install {error.name}."
+    except UnicodeError:
+        reason = "it is not UTF-8; save it as UTF-8 (in Excel: CSV UTF-8)."
+    except MemoryError:
+        reason = "it does not fit into memory; fit rows of Parquet in Python (docs/rows)."
+    except Exception as error:
+        # The text of a parser may quote a record.
+        reason = f"it cannot be read as {suffix or 'a folder'} ({type(error).__name__})."
+    raise InputError(f"{path}: {reason}")
+
+
+def _fault(file: Path) -> str | None:
+    """Why a file is not opened; a pipe would wait for whoever writes it."""
+    special = file.exists() and not file.is_file()
+    return "it is a pipe, a folder or a device" if special else unfetched(file)
+
+
+def _check_file(file: Path) -> None:
+    fault = _fault(file)
+    if fault is not None:
+        raise InputError(f"{file}: {fault}.")
+
+
+def name_of(text: Any) -> str:
+    """The name of a column in one spelling and one line."""
+    return re.sub(r"\s*[\r\n]+\s*", " ", trimmed(str(text)))
+
+
+def _names(path: Path, cells: Iterable[Any]) -> list[str]:
+    """Names of columns; of two columns of one name one would be lost."""
+    names = [*map(name_of, cells)]
+    places: dict[str, int] = {}
+    for place, name in enumerate(names, 1):
+        if places.setdefault(name, place) != place:
+            raise InputError(
+                f"{path}: columns {places[name]} and {place} have one name; rename one of them."
+            )
+    return names
+
+
+def rows_in_words(numbers: Sequence[int]) -> str:
+    """The numbers of some rows; the first is 1."""
+    shown = ", ".join(map(str, numbers[:SHOWN]))
+    more = f" and {len(numbers) - SHOWN} more" if len(numbers) > SHOWN else ""
+    return f"row{'s' if len(numbers) > 1 else ''} {shown}{more}"
+
+
+# -- tables ---------------------------------------------------------------------------------------
+
+
+def _csv(path: Path, columns: Columns) -> Table:
+    csv.field_size_limit(2**31 - 1)
+    body = path.read_bytes()
+    if re.match(rb'(\xef\xbb\xbf)?"?sep=.?"?\s*[\r\n]', body, re.IGNORECASE):
+        raise InputError(f"{path}: its first line is Excel's sep=, no names; leave it out.")
+
+    def parsed(mark: str, strict: bool) -> Iterator[list[str]]:
+        text = io.TextIOWrapper(io.BytesIO(body), encoding="utf-8-sig", newline="")
+        return csv.reader(text, delimiter=mark, strict=strict)
+
+    # Many spreadsheets write semicolons.
+    marks = "\t" if path.suffix.lower() == ".tsv" else ",;"
+    mark = max(marks, key=lambda mark: len(next(parsed(mark, False), [])))
+    rows = list[list[str]]()
+    try:
+        for row in parsed(mark, True):
+            rows.append(row)
     except csv.Error:
-        place = f"row {number}" if number else "the first line"
+        place = f"row {len(rows)}" if rows else "the first line"
         raise InputError(
-            f"{path}: the quotes of {place} do not match; put them around whole cells, and "
-            "write each one inside of a cell twice."
+            f"{path}: the quotes of {place} do not match; put them around whole cells, and write "
+            "each one inside of a cell twice."
         ) from None
+    names = _header(path, rows.pop(0) if rows else [])
+    width = len(names)
+    while width > 1 and rows and not rows[-1]:
+        # Blank lines at the end hold no record.
+        rows.pop()
+    for number, row in enumerate(rows, 1):
+        if width == 1:
+            row += [] if row else [""]
+        elif not row:
+            raise InputError(f"{path}: row {number} is a blank line; leave it out.")
+        elif trimmed(row[0]) == names[0] and [*map(name_of, row)][:width] == names:
+            raise InputError(f"{path}: row {number} repeats the first line; leave it out.")
+        if len(row) < width or any(map(str.strip, row[width:])):
+            amount = "more" if len(row) > width else "fewer"
+            raise InputError(f"{path}: row {number} has {amount} fields than its first line.")
+    _check_breaks(path, rows, mark, width)
+    cells = map(list, zip(*rows, strict=False)) if rows else ([] for _ in names)
+    return Table(
+        path, dict(zip(names, cells, strict=False)), mark, body.startswith(b"\xef\xbb\xbf")
+    )
 
 
 def _header(path: Path, cells: list[str]) -> list[str]:
@@ -223,23 +254,52 @@ def _header(path: Path, cells: list[str]) -> list[str]:
     return names
 
 
-def _names(path: Path, cells: list[Any]) -> list[str]:
-    """Names of columns in one spelling; of two columns of one name one would be lost."""
-    names = [trimmed(str(cell)) for cell in cells]
-    places: dict[str, int] = {}
-    for place, name in enumerate(names, 1):
-        if places.setdefault(name, place) != place:
-            raise InputError(
-                f"{path}: columns {places[name]} and {place} have one name; rename one of them."
-            )
-    return names
+def _check_breaks(path: Path, rows: list[list[str]], mark: str, width: int) -> None:
+    """Raise an InputError for a quoted cell whose lines would be rows themselves.
+
+    Quotes that are part of texts, of one row and of a later one, make a single row of all between.
+    Prose with line breaks rarely has the fields of a row, and the values that other rows have.
+    """
+    broken, alone = dict[int, list[list[str]]](), list[list[str]]()
+    for number, row in enumerate(rows, 1):
+        several = ["\n" in cell or "\r" in cell for cell in row]
+        text = mark.join(c if s else c.replace(mark, "") for c, s in zip(row, several, strict=True))
+        lines = [line.split(mark) for line in re.split("\r\n|\r|\n", text)] if any(several) else []
+        if lines and width > 1 and all(len(line) == len(row) for line in lines):
+            broken[number] = lines
+        elif not any(several):
+            alone.append(row)
+    numbers = set[int]()
+    for place in range(width):
+        seen = Counter(_look(row[place]) for row in alone)
+        if len(alone) < max(_FEW, len(broken)):
+            others = (_look(line[place]) for lines in broken.values() for line in lines)
+            seen.update(look for look in others if look.strip() == look != "")
+        # A column of names, of which each is another one, tells nothing.
+        if 2 * len(seen) <= seen.total():
+            numbers |= {
+                number
+                for number, lines in broken.items()
+                if "\n" not in (cell := rows[number - 1][place]) and "\r" not in cell
+                if all(seen[_look(line[place])] > 1 for line in lines)
+            }
+    if numbers:
+        raise InputError(
+            f"{path}: a quoted cell of {rows_in_words(sorted(numbers))} holds lines that would be "
+            "rows themselves; write quotes that are part of a text twice, and others around its "
+            "cell, or save the file as JSONL."
+        )
 
 
-def _jsonl(path: Path) -> Iterator[Row]:
-    def once(pairs: list[tuple[str, Any]]) -> Row:
+def _look(cell: str) -> str:
+    return re.sub(r"\d+", "0", cell)
+
+
+def _jsonl(path: Path, columns: Columns) -> Table:
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         return dict(zip(_names(path, [k for k, _ in pairs]), [v for _, v in pairs], strict=True))
 
-    blank = 0
+    rows, blank = list[dict[str, Any]](), 0
     with path.open(encoding="utf-8-sig") as file:
         for number, line in enumerate(file, 1):
             if not line.strip():
@@ -255,34 +315,72 @@ def _jsonl(path: Path) -> Iterator[Row]:
                 row = None
             if not isinstance(row, dict):
                 raise InputError(f"{path}: line {number} is no JSON object.")
-            yield row
+            rows.append(row)
+    names = dict.fromkeys(chain.from_iterable(rows))
+    return Table(path, {name: [row.get(name) for row in rows] for name in names})
 
 
-def _npz(path: Path) -> Iterator[Row]:
+def _npz(path: Path, columns: Columns) -> Table:
+    arrays = dict[str, NDArray[Any]]()
     with np.load(path, allow_pickle=False) as file:
-        arrays = dict(zip(_names(path, file.files), map(file.get, file.files), strict=True))
+        for name, key in zip(_names(path, file.files), file.files, strict=True):
+            try:
+                arrays[name] = file[key]
+            except ValueError as error:
+                if "allow_pickle" not in str(error):
+                    raise
+                raise InputError(
+                    f"{path}: its array {one_line(name, 60)!r} holds Python objects, which are not "
+                    "loaded; save texts as such (y.astype(str))."
+                ) from None
     arrays = {name: array for name, array in arrays.items() if array.ndim > 0}
-    if len({len(array) for array in arrays.values()}) > 1:
-        raise InputError(f"{path}: its arrays differ in length.")
-    for cells in zip(*arrays.values(), strict=True):
-        # Numbers become Python's, of which each has one text.
-        plain = (cell.item() if isinstance(cell, np.generic) else cell for cell in cells)
-        yield dict(zip(arrays, plain, strict=True))
+    if len({*map(len, arrays.values())}) > 1:
+        lengths = ", ".join(f"{one_line(name, 60)} {len(a):,}" for name, a in arrays.items())
+        raise InputError(
+            f"{path}: its arrays differ in length ({lengths}); save those with one entry for each "
+            "record alone."
+        )
+    # Numbers become Python's, of which each has one text; days would become numbers.
+    plain = {n: a.ndim == 1 and a.dtype.kind in "biufSU" for n, a in arrays.items()}
+    return Table(path, {n: a.tolist() if plain[n] else list(a) for n, a in arrays.items()})
 
 
-def _parquet(path: Path, beside: Row | None = None) -> Iterator[Row]:
-    """Rows of one file, and the columns that the names of its folders give."""
+def _parquet(path: Path, columns: Columns) -> Table:
+    _check_history(path, [path])
+    return Table(path, _part(path, {}, columns))
+
+
+def _part(file: Path, beside: dict[str, str | None], columns: Columns) -> Cells:
+    """Columns of one file of Parquet, and those that the names of its folders give."""
+    import pyarrow
     from pyarrow import parquet
 
-    with parquet.ParquetFile(path) as table:
-        names = _names(path, [*table.schema_arrow.names, *(beside or {})])
-        for batch in table.iter_batches(PART):
-            columns = (column.to_pylist() for column in batch.columns)
-            for cells in zip(*columns, strict=True):
-                yield dict(zip(names, [*cells, *(beside or {}).values()], strict=True))
+    _check_file(file)
+    with parquet.ParquetFile(file) as opened:
+        table = opened.read()
+    types = pyarrow.types
+    values = [
+        # Arrays take a fourth of the memory of lists.
+        list(column.to_numpy())
+        if types.is_list(column.type) and types.is_floating(column.type.value_type)
+        else column.to_pylist()
+        for column in table.columns
+    ]
+    names = _names(file, [*table.column_names, *beside])
+    for name, column in zip(names, table.schema, strict=False):
+        # Periods lie there as numbers; whoever knows them not reads numbers.
+        kind = (column.metadata or {}).get(b"ARROW:extension:name", b"").decode()
+        kind = getattr(column.type, "extension_name", kind)
+        if kind.startswith("pandas.") and name in (columns.content, *columns.named):
+            raise InputError(
+                f"{file}: the column {name!r} is of type {kind}; convert it before it is written "
+                "(astype(str))."
+            )
+    values += [[value] * table.num_rows for value in beside.values()]
+    return dict(zip(names, values, strict=True))
 
 
-READERS: dict[str, Callable[..., Iterator[Row]]] = {
+READERS: dict[str, Callable[[Path, Columns], Table]] = {
     ".csv": _csv,
     ".tsv": _csv,
     ".jsonl": _jsonl,
@@ -292,8 +390,11 @@ READERS: dict[str, Callable[..., Iterator[Row]]] = {
 }
 
 
-def _folder(path: Path, columns: Columns) -> Iterator[Row]:
-    """Rows of a folder of Parquet files, or images of a folder that has a folder for each class."""
+# -- folders --------------------------------------------------------------------------------------
+
+
+def _folder(path: Path, columns: Columns) -> Table:
+    """A folder of Parquet files, or of images that has a folder for each class."""
     files = _files(path)
     tables = [file for file in files if file.suffix.lower() == ".parquet"]
     if not tables and columns.image is None:
@@ -301,35 +402,68 @@ def _folder(path: Path, columns: Columns) -> Iterator[Row]:
     if not tables and columns.owner is not None:
         raise InputError(f"{path}: a folder of images names no owners; use a table with --image.")
     _check_history(path, tables)
-    endings, hiding = {".parquet"} if tables else _endings(), (".", "_") if tables else "."
-    ignored, count = list[Path](), 0
+    endings, hiding = {".parquet"} if tables else {*_formats()}, (".", "_") if tables else "."
+    kept, ignored = list[Path](), list[Path]()
     for file in files:
         name = file.relative_to(path)
+        hidden = any(part.startswith(hiding) for part in name.parts)
         readable = file.suffix.lower() in endings or (not tables and _is_picture(file))
-        if any(part.startswith(hiding) for part in name.parts) or not readable:
-            ignored.append(name)
-            continue
-        count += 1
-        if tables:
-            keys = (part.partition("=") for part in name.parts[:-1])
-            beside = {key: unquote(value) for key, mark, value in keys if mark}
-            yield from _parquet(file, {k: None if v == _NO_VALUE else v for k, v in beside.items()})
-            continue
-        row: Row = {columns.content: str(name)}
-        if columns.label is not None:
-            label = name.parts[0] if len(name.parts) > 1 else None
-            key, _, value = (label or "").partition("=")
-            row[trimmed(columns.label)] = unquote(value) if key == columns.label else label
-        yield row
-    if not count:
-        raise InputError(f"{path}: no {'Parquet files' if tables else 'images'} in it.")
+        (kept if readable and not hidden else ignored).append(name)
+    what = "Parquet files" if tables else "pictures"
+    if not kept:
+        raise InputError(f"{path}: no {what if tables else 'images'} in it.")
     if ignored:
-        what = "Parquet files" if tables else "pictures"
         shown = ", ".join(one_line(name, 60) for name in ignored[:SHOWN])
         more = f" and {len(ignored) - SHOWN} more" if len(ignored) > SHOWN else ""
         warnings.warn(
             f"{path}: {len(ignored)} files are hidden or no {what}, and left out: {shown}{more}.",
             stacklevel=2,
+        )
+    keys = [_keys(name) for name in kept]
+    if tables:
+        parts = [_part(path / name, own, columns) for name, own in zip(kept, keys, strict=True)]
+        lengths = [len(next(iter(part.values()), ())) for part in parts]
+        whole: Cells = {name: [] for part in parts for name in part}
+        for part, length in zip(parts, lengths, strict=True):
+            for column, cells in whole.items():
+                cells += part.get(column, [None] * length)
+        return Table(path, whole)
+    whole = {columns.content: [str(name) for name in kept]}
+    if columns.label is not None:
+        label = name_of(columns.label)
+        if not all(label in own for own in keys):
+            _check_levels(path, kept)
+        levels = (name.parts[0] if len(name.parts) > 1 else None for name in kept)
+        pairs = zip(keys, levels, strict=True)
+        whole[label] = [own.get(label, level) for own, level in pairs]
+    return Table(path, whole)
+
+
+def _keys(name: Path) -> dict[str, str | None]:
+    """What folders that are called ``label=pos`` say of a file."""
+    parts = (part.partition("=") for part in name.parts[:-1])
+    values = {name_of(key): unquote(value) for key, mark, value in parts if mark}
+    return {key: None if value == _NO_VALUE else value for key, value in values.items()}
+
+
+def _check_levels(path: Path, names: list[Path]) -> None:
+    """Raise an InputError where folders of classes seem to lie one level below the first one."""
+    below: dict[str, set[str]] = {}
+    for name in names:
+        if len(name.parts) > 1:
+            below.setdefault(name.parts[0], set()).add(name.parts[1] if name.parts[2:] else "")
+    inner = Counter(folder for folders in below.values() for folder in folders if folder)
+    shared = [folder for folder, count in inner.items() if count > 1]
+    divided = all(map(_SPLIT.search, below)) or len(below) == 1
+    # The same two folders in each of several: one level is the classes, and nobody says which.
+    unsure = len(shared) > 1 and not all(map(_SPLIT.search, inner))
+    if inner and (divided or unsure):
+        first, other = min(below), one_line(min(shared or inner), 60)
+        outer = ", ".join(one_line(folder, 60) for folder in sorted(below)[:SHOWN])
+        raise InputError(
+            f"{path}: folders such as {other} lie in {outer}, which may be no classes; pass "
+            f"the folder that holds one folder for each class, as {path / one_line(first, 60)}, or "
+            "a table with --image."
         )
 
 
@@ -352,30 +486,22 @@ def _files(path: Path) -> list[Path]:
             raise InputError(f"{path}: a link in it leads to a folder above itself; leave it out.")
         files += [folder / name for name in names]
 
-    def by_numbers(file: Path) -> list[list[Any]]:
+    def by_numbers(file: Path) -> list[Any]:
         # Of the parts of a split every second one is a number.
-        splits = (re.split(r"(\d+)", name) for name in file.relative_to(path).parts)
-        return [[int(part) if i % 2 else part for i, part in enumerate(s)] for s in splits]
+        parts = enumerate(re.split(r"(\d+)", str(file.relative_to(path))))
+        return [int(part) if i % 2 else part for i, part in parts]
 
     return sorted(files, key=by_numbers)
 
 
-def _formats() -> list[str]:
-    """Formats of pictures that this Pillow reads."""
+def _formats() -> dict[str, str]:
+    """Formats of pictures that this Pillow reads, by the endings of their files."""
     try:
         from PIL import Image
     except ImportError:
         raise InputError("images are read by Pillow; pip install pillow.") from None
-    Image.init()
-    return [name for name in PICTURES if name in Image.OPEN]
-
-
-def _endings() -> set[str]:
-    """Endings of the names of such files."""
-    formats = _formats()
-    from PIL import Image
-
-    return {ending for ending, name in Image.registered_extensions().items() if name in formats}
+    endings = Image.registered_extensions().items()
+    return {end: name for end, name in endings if name in PICTURES and name in Image.OPEN}
 
 
 def _is_picture(file: Path) -> bool:
@@ -384,22 +510,3 @@ def _is_picture(file: Path) -> bool:
     except InputError:
         return False
     return True
-
-
-@contextmanager
-def _reading(path: Path) -> Iterator[None]:
-    """Errors of a reader, as one line that quotes nothing of the file."""
-    try:
-        yield
-        return
-    except InputError:
-        raise
-    except ImportError as error:
-        reason = f"it is read by {error.name}; pip install {error.name}."
-    except UnicodeError:
-        reason = "it is not UTF-8; save it as UTF-8 (in Excel: CSV UTF-8)."
-    except (ValueError, OSError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
-        # The text of a parser may quote a record.
-        kind = type(error).__name__
-        reason = f"it cannot be read as {path.suffix or 'a folder'} ({kind})."
-    raise InputError(f"{path}: {reason}") from None

@@ -6,6 +6,7 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -25,10 +26,11 @@ from ..mechanisms import DescentBound, GradientPerturbation, MeanGradient
 from ..mechanisms import Records as ArrayRecords
 from ..privacy.release import Release
 from ..radius import RadiusPolicy
-from ..text import appearance, one_line, spelling
+from ..text import appearance, one_line, trimmed
+from .files import SHOWN, Columns
 from .options import CANDIDATES, EDITS, HEADS, HIDDEN_EDITS, InputError
 from .public import of_classes, read_public
-from .records import SHOWN, Columns, Records, read
+from .records import Records, aligned, read, tell_cut
 
 #: Width of the rows of the command's encoder of images.
 IMAGE_WIDTH = 512
@@ -94,11 +96,17 @@ def prepare(options: argparse.Namespace, tried: Callable[[Release], None] | None
     else:
         # A plan counts: nothing is embedded, unless the radius comes from edits.
         width = _width(step, assume=options.command == "plan")
+        if options.command == "plan" and _at_hand(step) is not None:
+            # A plan can do without the library.
+            with suppress(ImportError):
+                _tell_cut(step, options, records, public)
     if radius == EDITS:
         assert public is not None
         radius = radius_of_edits(public, step)
     if protected:
-        params |= {"protect_labels": True, "classes": _classes(options.classes, records)}
+        classes = _classes(options.classes)
+        records = _declared(records, classes, options.classes)
+        params |= {"protect_labels": True, "classes": classes}
     head = CLASSES[HEADS[options.head]](radius=radius, verbose=True, **params)
     if public is not None:
         public = of_classes(options.public, public, head.classes if protected else records.y)
@@ -114,6 +122,7 @@ def prepare(options: argparse.Namespace, tried: Callable[[Release], None] | None
         if tried is not None and width is not None:
             head.set_params(encoder=_at_hand(step))
             planned(width)
+        _tell_cut(step, options, records, public)
         width, seconds = _measured(step, records.X)
         head.set_params(encoder=step.identity)
     assert width is not None
@@ -177,6 +186,7 @@ def _params(options: argparse.Namespace) -> dict[str, Any]:
         and not options.classes,
         "--classes is for --labels protected; public labels are read from FILE.": options.classes
         and not protected,
+        "--max-length is for --text.": options.max_length is not None and not options.text,
         "--cache: embeddings are not computed; leave it out.": options.cache and options.embedding,
     }
     for reason, wrong in refused.items():
@@ -197,6 +207,12 @@ def _params(options: argparse.Namespace) -> dict[str, Any]:
 # -- what makes rows ------------------------------------------------------------------------------
 
 
+def _tell_cut(step: Any, options: argparse.Namespace, *sides: Records | None) -> None:
+    for path, side in zip((options.file, options.public), sides, strict=True):
+        if isinstance(step, SentenceEncoder) and side is not None:
+            tell_cut(path, side.X, step)
+
+
 def _step(kind: str, options: argparse.Namespace) -> Any:
     """What makes rows of unit norm of the records."""
     if kind == "embedding":
@@ -205,7 +221,8 @@ def _step(kind: str, options: argparse.Namespace) -> Any:
     if named and hub_name(options.encoder) is None:
         # A name that means nothing is mistyped.
         located(options.encoder)
-    return encoder_of(kind, options.encoder, cache_dir=options.cache)
+    length = {} if options.max_length is None else {"max_length": options.max_length}
+    return encoder_of(kind, options.encoder, cache_dir=options.cache, **length)
 
 
 def _identity(name: str | None) -> str | None:
@@ -303,17 +320,22 @@ def _check_labels(option: str, records: Records) -> None:
             warnings.warn(f"{option}: {note}", stacklevel=2)
 
 
-def _classes(path: Path, records: Records) -> list[str]:
-    """Public labels, one a line, which must hold those of the records."""
+def _classes(path: Path) -> list[str]:
+    """Public labels, one a line."""
     try:
         lines = path.read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: it cannot be read ({type(error).__name__}).") from None
-    classes = sorted({spelling(line) for line in lines} - {""})
-    unknown = np.flatnonzero(~np.isin(np.asarray(records.y), classes))
+    return sorted({*aligned(map(trimmed, lines))} - {""})
+
+
+def _declared(records: Records, classes: list[str], path: Path) -> Records:
+    """Records with the public labels, which must hold theirs."""
+    y = np.array(aligned(np.asarray(records.y).tolist(), classes))
+    unknown = np.flatnonzero(~np.isin(y, classes))
     if len(unknown):
         raise InputError(
             f"{path}: it lacks the label of complete record {unknown[0] + 1}, and of "
             f"{len(unknown) - 1} others; add it if it is public, or leave the records out."
         )
-    return classes
+    return replace(records, y=y)

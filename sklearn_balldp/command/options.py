@@ -5,8 +5,12 @@ import difflib
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+from ..pointers import unfetched
 
 #: What ``--head`` takes, and the class that it stands for.
 HEADS = {
@@ -26,13 +30,14 @@ PARAMETERS = {
     "folder": "--out",
     "force": "--force",
     "groups": "--owner",
+    "max_length": "--max-length",
     "private": "--private",
     "weights": "--encoder",
 }
 # Files that are read, and what names them; a model may lie on the hub too.
 _READ = {
-    "file": "",
     "model": "",
+    "file": "",
     "release": "",
     "public": "--public ",
     "classes": "--classes ",
@@ -83,6 +88,8 @@ def of_plan(parser: argparse.ArgumentParser) -> None:
     weights = """weights that embed the records: a folder, an installed package or hf://OWNER/NAME;
         of embeddings, what made them"""
     add("--encoder", metavar="NAME|FOLDER", help=weights)
+    length = "tokens that are read of each text (default: the limit of the encoder)"
+    add("--max-length", type=int, metavar="TOKENS", help=length)
     cache = "keep embeddings there: as private as the records"
     add("--cache", type=Path, metavar="DIR", help=cache)
     add("--missing", choices=("error", "drop"), default="error")
@@ -244,6 +251,13 @@ def check_files(options: argparse.Namespace) -> None:
         for path in value if isinstance(value, list) else [value]:
             if path is not None and not str(path).startswith("hf:") and not os.path.exists(path):
                 raise InputError(f"{option}{path}: there is no such file or folder.")
+            if path is None:
+                continue
+            inside = Path(path).iterdir() if name == "model" and os.path.isdir(path) else ()
+            for file in (path, *inside):
+                reason = unfetched(file)
+                if reason is not None:
+                    raise InputError(f"{option}{file}: {reason}.")
 
 
 def prints(options: argparse.Namespace) -> bool:
@@ -259,6 +273,15 @@ def check_new(file: Path, option: str) -> None:
         raise InputError(f"{option} {file} exists; name another file.")
     if not (file.parent.is_dir() and os.access(file.parent, os.W_OK)):
         raise InputError(f"{option} {file}: {file.parent} is no folder that can be written to.")
+
+
+@contextmanager
+def new_file(path: Path) -> Iterator[Path]:
+    """A file to write beside this one, whose place it takes if nothing fails."""
+    with tempfile.TemporaryDirectory(prefix=f".{path.name}-", dir=path.parent) as folder:
+        part = Path(folder, path.name)
+        yield part
+        os.rename(part, path)
 
 
 def in_options(message: str) -> str:

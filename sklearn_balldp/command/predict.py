@@ -7,9 +7,7 @@ import io
 import json
 import re
 import sys
-import tempfile
 import warnings
-from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -20,15 +18,15 @@ from numpy.typing import NDArray
 
 from ..encoder_name import same_encoder
 from ..encoder_weights import DEFAULT, PACKAGE
-from ..encoders import installed
+from ..encoders import SentenceEncoder, installed
 from ..pipelines import ModelParts, parts_of
 from ..publish.folder import kind_of, loaded
 from ..publish.model import Published
 from ..publish.steps import encoder_for
 from ..text import one_line
-from .files import Layout
-from .options import InputError
-from .records import Columns, cell_of, parts_of_file
+from .files import Columns, Table
+from .options import InputError, new_file
+from .records import new_records, tell_cut, text_of
 
 #: Columns that are added.
 LABEL, PROBABILITY = "prediction", "probability"
@@ -39,37 +37,29 @@ _FORMULA, _NUMBER = re.compile("[=+@\uff1d\uff0b\uff0d\uff20-]"), re.compile(r"[
 
 
 def predict(options: argparse.Namespace) -> None:
-    """Label the records of a file, part by part; its columns are kept, but for embeddings."""
-    out = options.out
+    """Label the records of a file; its columns are kept, but for embeddings."""
+    out, path = options.out, options.file
     model, published = opened(options.model, options.encoder, options.cache)
-    parts, count, layout = parts_of(model), 0, Layout()
-    # Half of an answer could be taken for a whole one: it is shown at the end, when all columns
-    # are known.
-    names: dict[str, None] = {}
-    with tempfile.TemporaryFile("w+", encoding="utf-8") as answers:
-        for rows, X in _parts(options, published, parts.head, layout):
-            labels, best = _predicted(parts, X)
-            for i, row in enumerate(rows):
-                count += 1
-                names |= {name: None for name in row if name not in layout.embeddings}
-                cells = [cell_of(row.get(name), options.file, name, count) for name in names]
-                added = [_shown(labels[i])] + ([] if best is None else [round(float(best[i]), 4)])
-                answers.write(json.dumps([cells, added]) + "\n")
-        if not count:
-            raise InputError(f"{options.file}: there is no record in it.")
-        columns = [LABEL, PROBABILITY][: len(added)]
-        if {LABEL, PROBABILITY} & {*names}:
-            two = f"{columns[0]!r} or {columns[-1]!r}"
-            raise InputError(f"{options.file} has a column {two}; rename it.")
-        answers.seek(0)
-        lines = (
-            [*cells, *[""] * (len(names) - len(cells)), *added]
-            for cells, added in map(json.loads, answers)
-        )
-        _write(out, layout, chain([[*names, *columns]], lines))
-    left = [*dict.fromkeys(layout.embeddings)]
+    parts = parts_of(model)
+    table, X, left = _records(options, published, parts.head)
+    both = {LABEL, PROBABILITY} & {*table.cells}
+    if both:
+        raise InputError(f"{path} has a column {min(both)!r}; rename it.")
+    for _, step in parts.steps:
+        if isinstance(step, SentenceEncoder):
+            tell_cut(path, X, step)
+    labels, best = _predicted(parts, X)
+    columns = {
+        name: [cell_of(cell, path, name, i) for i, cell in enumerate(cells, 1)]
+        for name, cells in table.cells.items()
+        if name not in left
+    }
+    columns[LABEL] = [*map(_shown, labels)]
+    if best is not None:
+        columns[PROBABILITY] = [str(round(float(share), 4)) for share in best]
+    _write(out, table, columns)
     print(
-        f"Labelled  {count:,} record{'s' if count > 1 else ''}"
+        f"Labelled  {len(X):,} record{'s' if len(X) > 1 else ''}"
         + ("" if out is None else f" in {out}")
         + (f", without {_named(left)}" if left else ""),
         # A table on the terminal is for a program too.
@@ -77,16 +67,31 @@ def predict(options: argparse.Namespace) -> None:
     )
 
 
-def _write(out: Path | None, layout: Layout, lines: Iterable[list[str]]) -> None:
+def cell_of(cell: Any, path: Path, name: str, row: int) -> str:
+    """A cell as a CSV holds it."""
+    if isinstance(cell, np.ndarray):
+        cell = cell.tolist()
+    if isinstance(cell, (list, dict)):
+        return json.dumps(cell, ensure_ascii=False, default=str)
+    if isinstance(cell, (str, bytes)) or cell is None or (cell != cell) is True:
+        plain = isinstance(cell, str) and cell.isascii()
+        return cell if plain else text_of(cell, path, name, row) or ""
+    return str(cell)
+
+
+def _write(out: Path | None, table: Table, columns: dict[str, list[str]]) -> None:
     """Write a table as the file that was read is written, or as the ending of its name says."""
-    mark = layout.separator
+    mark = table.separator
     if out is not None and (out.suffix.lower() == ".tsv") != (mark == "\t"):
         mark = "\t" if out.suffix.lower() == ".tsv" else ","
-    to_terminal = contextlib.nullcontext(sys.stdout)
-    with to_terminal if out is None else out.open("w", newline="", encoding="utf-8") as file:
+    with contextlib.ExitStack() as stack:
+        file = sys.stdout
+        if out is not None:
+            part = stack.enter_context(new_file(out))
+            file = stack.enter_context(part.open("w", newline="", encoding="utf-8"))
         # Excel reads UTF-8 by the mark alone; a terminal would show it.
-        file.write("\ufeff" if layout.marked and not file.isatty() else "")
-        for line in lines:
+        file.write("\ufeff" if table.marked and not file.isatty() else "")
+        for line in chain([columns], zip(*columns.values(), strict=True)):
             # Every kind of line end within a cell is quoted.
             buffer = io.StringIO()
             csv.writer(buffer, delimiter=mark).writerow(line)
@@ -99,14 +104,17 @@ def _named(columns: list[str]) -> str:
     return first if len(columns) == 1 else f"{first} and {len(columns) - 1} more, of embeddings"
 
 
-def _parts(
-    options: argparse.Namespace, published: Published, head: Any, layout: Layout
-) -> Iterator[Any]:
-    """Rows and records of a file; an error says so where the model takes embeddings."""
+def _records(
+    options: argparse.Namespace, published: Published, head: Any
+) -> tuple[Table, list[Any], list[str]]:
+    """A table, its records and its columns of embeddings.
+
+    An error says so where the model takes embeddings.
+    """
     kind = {"texts": "text", "images": "image", "rows": "embedding"}[kind_of(published)]
     columns = Columns(**{kind: options.column or published.column or kind})
     try:
-        yield from parts_of_file(options.file, columns, layout, alone=options.column is None)
+        return new_records(options.file, columns, alone=options.column is None)
     except InputError as error:
         if kind != "embedding":
             raise

@@ -12,8 +12,9 @@ from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 
 from ..text import appearance, one_line
+from .files import SHOWN, Columns
 from .options import InputError
-from .records import SHOWN, Columns, Records, read
+from .records import Records, aligned, read
 
 
 def read_public(path: Path | None, columns: Columns, private: Records) -> Records | None:
@@ -48,11 +49,11 @@ def _digest(record: Any) -> bytes:
 
 def of_classes(path: Path, public: Records, classes: Any) -> Records | None:
     """Public records that a model can be right about; None if there are none."""
-    y = np.asarray(public.y)
+    y = np.array(aligned(np.asarray(public.y).tolist(), classes))
     labels, counts = np.unique(y, return_counts=True)
     strange = ~np.isin(labels, classes)
     if not strange.any():
-        return public
+        return replace(public, y=y)
     near = {appearance(str(name)): f", nearly {one_line(name, 40)!r}" for name in classes}
     shown = [
         f"{one_line(label, 40)!r} ({count:,} records{near.get(appearance(label), '')})"

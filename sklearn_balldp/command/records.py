@@ -3,15 +3,14 @@
 A cell is read from its own value alone, and no error quotes one: rows are named by their number.
 """
 
-import json
+import difflib
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
 from hashlib import blake2b
-from itertools import islice
 from numbers import Real
 from pathlib import Path
 from typing import Any
@@ -19,13 +18,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..text import appearance, one_line, spelling, trimmed
-from .files import PART, SHOWN, Columns, Layout, Picture, Row, rows_of
+from ..encoders import SentenceEncoder
+from ..text import appearance, label_key, one_line, spelling, trimmed
+from .files import Columns, Picture, Table, rows_in_words, table_of
 from .options import InputError
 
 _MAX_LABEL = 200
 # Numbers in one cell beyond which they are no columns of a table.
 _MANY = 50
+# Characters below which no encoder is asked how many tokens a text has.
+_SHORT = 64
 # Spellings of a missing number, and types of cells that can be numbers.
 _NOTHING = {"", "na", "n/a", "nan", "null", "none"}
 _OF_NUMBERS = {str, int, float, Decimal, type(None)}
@@ -58,144 +60,180 @@ def read(path: Path, columns: Columns, *, missing: str = "error") -> Records:
 
     ``missing`` says what becomes of those without content, label or owner: "error" or "drop".
     """
-    lacking: dict[str, list[int]] = {name: [] for name in (columns.content, *columns.named)}
-    kept: dict[str, list[Any]] = {name: [] for name in lacking}
-    contents, rows, count = set[Any](), list[int](), 0
-    for part, of_part in _parts(path, columns, Layout()):
-        for row, content in zip(part, of_part, strict=True):
-            count += 1
-            cells = {columns.content: content}
-            for name in columns.named:
-                cells[name] = _text(row.get(name), path, name, count)
-                if len(cells[name] or "") > _MAX_LABEL:
-                    raise InputError(
-                        f"{path}: the {name} in row {count} has more than {_MAX_LABEL} "
-                        "characters; name the column of the classes."
-                    )
-            absent = [name for name, cell in cells.items() if cell is None]
-            for name in absent:
-                lacking[name].append(count)
-            if not absent:
-                rows.append(count)
-                digest = columns.kind == "embedding"
-                contents.add(blake2b(content).digest() if digest else content)
-                for name, cell in cells.items():
-                    kept[name].append(cell)
-    incomplete = [(numbers[0], name) for name, numbers in lacking.items() if numbers]
-    if incomplete and missing == "error":
-        _, name = min(incomplete)
-        finite = "finite " if columns.kind == "embedding" and name == columns.content else ""
-        raise InputError(
-            f"{path}: no {finite}{name} in {_rows(lacking[name])}; see --missing drop."
-        )
-    if not rows:
+    table = table_of(path, columns)
+    if not len(table):
         raise InputError(f"{path}: no record is complete, or there is none.")
-    X = kept[columns.content]
+    cells = {columns.content: contents_of(table, columns)}
+    for name in columns.named:
+        cells[name] = [text_of(c, path, name, i) for i, c in enumerate(table.cells[name], 1)]
+        long = [i for i, cell in enumerate(cells[name], 1) if len(cell or "") > _MAX_LABEL]
+        if long:
+            raise InputError(
+                f"{path}: the {name} in row {long[0]} has more than {_MAX_LABEL} characters; name "
+                "the column of the classes."
+            )
+    lacking = {
+        name: numbers
+        for name, own in cells.items()
+        if (numbers := [i for i, cell in enumerate(own, 1) if cell is None])
+    }
+    if lacking and missing == "error":
+        name = min(lacking, key=lambda name: lacking[name][0])
+        finite = "finite " if columns.kind == "embedding" and name == columns.content else ""
+        rows = rows_in_words(lacking[name])
+        raise InputError(f"{path}: no {finite}{name} in {rows}; see --missing drop.")
+    dropped = {i - 1 for numbers in lacking.values() for i in numbers}
+    kept = [i for i in range(len(table)) if i not in dropped]
+    if not kept:
+        raise InputError(f"{path}: no record is complete, or there is none.")
+    X, *named = ([own[i] for i in kept] for own in cells.values())
+    of_columns = dict(zip(columns.named, named, strict=True))
     labels, owners, respelled = None, None, 0
     if columns.label is not None:
-        names = kept[trimmed(columns.label)]
-        spellings = [*map(spelling, names)]
-        first = dict(zip(reversed(spellings), reversed(names), strict=True))
-        respelled = sum(first[s] != name for s, name in zip(spellings, names, strict=True))
-        labels = np.array(spellings)
+        names = named[0]
+        labels = np.array(aligned(map(trimmed, names)))
+        first = dict(zip(reversed(labels.tolist()), reversed(names), strict=True))
+        respelled = sum(first[label] != n for label, n in zip(labels.tolist(), names, strict=True))
     if columns.owner is not None:
-        owners = _owners(kept[trimmed(columns.owner)], rows, path, columns.owner)
+        owners = _owners(of_columns[columns.named[-1]], kept, path, columns.owner)
+    embeds = columns.kind == "embedding"
     return Records(
-        np.stack(X) if columns.kind == "embedding" else X,
+        np.stack(X) if embeds else X,
         labels,
         owners,
-        n_dropped=count - len(rows),
-        n_repeated=len(rows) - len(contents),
+        n_dropped=len(dropped),
+        n_repeated=len(X) - len({blake2b(x).digest() if embeds else x for x in X}),
         n_respelled=respelled,
     )
 
 
-def _owners(names: list[str], rows: list[int], path: Path, column: str) -> NDArray[np.str_]:
+def aligned(labels: Iterable[str], classes: Iterable[str] = ()) -> list[str]:
+    """Labels as the classes, or else as some of themselves, write those that are equal: 7 and 7.0.
+
+    A label that no other is equal to keeps its spelling.
+    """
+    labels = [*labels]
+    # Of two spellings that of the whole number is taken.
+    names = {label_key(name): name for name in sorted({*labels}, key=len, reverse=True)}
+    names |= {label_key(name): name for name in classes}
+    return [names[label_key(label)] for label in labels]
+
+
+def _owners(names: list[str], kept: list[int], path: Path, column: str) -> NDArray[np.str_]:
     """Owners in one spelling; those who look alike are told by their rows."""
-    owners = [spelling(name, zeros=True) for name in names]
-    first = dict(zip(reversed(owners), reversed(rows), strict=True))
+    owners = [*map(spelling, names)]
+    first = dict(zip(reversed(owners), reversed(kept), strict=True))
     looks: dict[str, list[int]] = {}
-    for owner, row in sorted(first.items(), key=lambda pair: pair[1]):
-        looks.setdefault(appearance(owner), []).append(row)
+    for owner, place in sorted(first.items(), key=lambda pair: pair[1]):
+        looks.setdefault(appearance(owner), []).append(place + 1)
     alike = [numbers for numbers in looks.values() if len(numbers) > 1]
     if alike:
         warnings.warn(
             f"{path}: {sum(map(len, alike))} owners in {column} differ from another by case, "
-            f"blanks or forms of letters alone, the first in {_rows(alike[0])}. Write them alike "
-            "if they are one person: each counts as an owner.",
+            f"blanks or forms of letters alone, the first in {rows_in_words(alike[0])}. Write them "
+            "alike if they are one person: each counts as an owner.",
             stacklevel=3,
         )
     return np.array(owners)
 
 
-def parts_of_file(
-    path: Path, columns: Columns, layout: Layout, *, alone: bool = False
-) -> Iterator[tuple[list[Row], list[Any]]]:
-    """Rows of a file and their contents, some thousands at a time; a missing text is empty.
+def new_records(path: Path, columns: Columns, *, alone: bool) -> tuple[Table, list[Any], list[str]]:
+    """A table, contents of its rows (a missing text is empty), and its columns of embeddings.
 
     ``alone`` says that a column of another name is meant if it is the only one.
     """
-    count = 0
-    for part, contents in _parts(path, columns, layout, alone=alone):
-        absent = [count + i for i, content in enumerate(contents, 1) if content is None]
-        if absent and columns.text is None:
-            raise InputError(
-                f"{path}: no finite {columns.kind} in {_rows(absent)}; leave such rows out."
+    table = table_of(path, columns)
+    if not len(table):
+        raise InputError(f"{path}: there is no record in it.")
+    if alone and len(table.cells) == 1 and columns.content not in table.cells:
+        columns = Columns(**{columns.kind: next(iter(table.cells))})
+        if columns.content not in ("text", "image", "embedding"):
+            warnings.warn(
+                f"{path}: its first line names the only column, and is no record.", stacklevel=3
             )
-        count += len(part)
-        yield part, ["" if content is None else content for content in contents]
+    contents = contents_of(table, columns)
+    absent = [i for i, content in enumerate(contents, 1) if content is None]
+    if absent and columns.text is None:
+        rows = rows_in_words(absent)
+        raise InputError(f"{path}: no finite {columns.kind} in {rows}; leave such rows out.")
+    own = _content_columns(table, columns) if columns.kind == "embedding" else []
+    beside = [name for name, cells in table.cells.items() if name not in own and _is_long(cells)]
+    return table, ["" if content is None else content for content in contents], [*own, *beside]
 
 
-def _parts(
-    path: Path, columns: Columns, layout: Layout, *, alone: bool = False
-) -> Iterator[tuple[list[Row], list[Any]]]:
-    """The same, with None for what is missing."""
-    rows, count, width = rows_of(path, columns, layout), 0, None
-    while part := list(islice(rows, PART)):
-        if not count:
-            if alone and len(part[0]) == 1 and columns.content not in part[0]:
-                columns = Columns(**{columns.kind: next(iter(part[0]))})
-                if columns.content not in ("text", "image", "embedding"):
-                    warnings.warn(
-                        f"{path}: its first line names the only column, and is no record.",
-                        stacklevel=3,
-                    )
-            names = columns.of_contents(part[0], path)
-            beside = [name for name, cell in part[0].items() if _holds_many(cell)]
-            layout.embeddings = (*names, *beside) if columns.kind == "embedding" else (*beside,)
-        contents: list[Any] = []
-        for row in part:
-            count += 1
-            if columns.kind == "embedding":
-                content: Any = _numbers(row, names, path, count)
-                width = width or (None if content is None else len(content))
-                if content is not None and len(content) != width:
-                    raise InputError(
-                        f"{path}: {columns.content} in row {count} holds more or fewer numbers "
-                        "than above; the cells are no lists of one length."
-                    )
-                content = None if content is None or not np.isfinite(content).all() else content
-            else:
-                content = _text(row.get(names[0]), path, names[0], count)
-            if columns.kind == "image" and content is not None:
-                # Of a folder the owner must find the file.
-                folder, place = path.parent, f"row {count}"
-                if path.is_dir():
-                    folder, place = path, one_line(content, 200)
-                content = Picture(folder / content, f"{path}: {place}")
-                content.check()
-            contents.append(content)
-        yield part, contents
+def tell_cut(path: Path, texts: list[str], encoder: SentenceEncoder) -> None:
+    """Warn of texts whose ends the encoder does not read, with the length that would do."""
+    # A model is loaded for them alone.
+    if max(map(len, texts)) < _SHORT:
+        return
+    count, limit, longest, most = encoder.cut(texts)
+    if count:
+        remedy = f"--max-length {longest} would do"
+        if most is not None and longest > most:
+            remedy = f"{longest} would do, and the encoder takes {most} at most: divide such texts"
+        warnings.warn(
+            f"{path}: {count:,} of {len(texts):,} texts are longer than the {limit} tokens that "
+            f"are read of each; what follows is ignored. {remedy}, or use another encoder.",
+            stacklevel=2,
+        )
 
 
-def _rows(numbers: list[int]) -> str:
-    """The numbers of some rows; the first is 1."""
-    shown = ", ".join(map(str, numbers[:SHOWN]))
-    more = f" and {len(numbers) - SHOWN} more" if len(numbers) > SHOWN else ""
-    return f"row{'s' if len(numbers) > 1 else ''} {shown}{more}"
+def contents_of(table: Table, columns: Columns) -> list[Any]:
+    """Texts, pictures or rows of numbers; None for what is missing."""
+    path, names = table.path, _content_columns(table, columns)
+    if columns.kind == "embedding":
+        cells = zip(*(table.cells[name] for name in names), strict=True)
+        rows = [_numbers(own, path, names[0], i) for i, own in enumerate(cells, 1)]
+        width = next((len(row) for row in rows if row is not None), 0)
+        for number, row in enumerate(rows, 1):
+            if row is not None and len(row) != width:
+                raise InputError(
+                    f"{path}: {columns.content} in row {number} holds more or fewer numbers than "
+                    "above; the cells are no lists of one length."
+                )
+        return [None if row is None or not np.isfinite(row).all() else row for row in rows]
+    texts = [text_of(c, path, names[0], i) for i, c in enumerate(table.cells[names[0]], 1)]
+    if columns.kind == "text":
+        return texts
+    # Of a folder the owner must find the file.
+    of_folder, folder = path.is_dir(), path if path.is_dir() else path.parent
+    pictures = [
+        None
+        if name is None
+        else Picture(folder / name, f"{path}: {one_line(name, 200) if of_folder else f'row {i}'}")
+        for i, name in enumerate(texts, 1)
+    ]
+    for picture in pictures:
+        if picture is not None:
+            picture.check()
+    return pictures
 
 
-def _text(cell: Any, path: Path, name: str, row: int) -> str | None:
+def _content_columns(table: Table, columns: Columns) -> list[str]:
+    """Columns of the records; an error if one of them, or of labels or owners, is not there."""
+    path, content, names = table.path, columns.content, [columns.content]
+    if len({content, *columns.named}) <= len(columns.named):
+        raise InputError(f"{path}: one column cannot serve as two; name another for each option.")
+    if columns.kind == "embedding" and content not in table.cells:
+        others = [n for n in table.cells if n.startswith(content) and n not in columns.named]
+        ends = [(name.removeprefix(content).lstrip("_-"), name) for name in others]
+        numbers = sorted((int(end), name) for end, name in ends if end.isdecimal())
+        names = [name for _, name in numbers] or names
+        if any(number != numbers[0][0] + i for i, (number, _) in enumerate(numbers)):
+            raise InputError(
+                f"{path}: numbers of the columns {content}... are left out or repeated."
+            )
+    for name in [*names, *columns.named]:
+        if name not in table.cells:
+            # Others are not shown: a file without a header has records there.
+            near = difflib.get_close_matches(name, table.cells, 1, 0.7)
+            hint = f" among its {len(table.cells)}; the first line must name them"
+            hint = f"; did you mean {one_line(near[0], 60)!r}?" if near else hint
+            raise InputError(f"{path}: no column {name!r}{hint}.")
+    return names
+
+
+def text_of(cell: Any, path: Path, name: str, row: int) -> str | None:
     """A cell as text, whatever the other cells are; None if nothing of it is seen."""
     if cell is None or (cell != cell) is True:
         return None
@@ -204,33 +242,30 @@ def _text(cell: Any, path: Path, name: str, row: int) -> str | None:
             text = cell.decode() if isinstance(cell, bytes) else cell
             text.encode()
         except UnicodeError:
-            raise InputError(f"{path}: the {name} in row {row} is no valid Unicode.") from None
+            raise InputError(
+                f"{path}: the {name} in row {row} is no valid Unicode; of images write each to a "
+                "file, and its name into the table."
+            ) from None
         return text if trimmed(text) else None
     if isinstance(cell, (Real, Decimal, np.bool_)):
         return str(cell)
-    raise InputError(f"{path}: the {name} in row {row} is neither text nor number.")
+    remedy = f"convert the column first (in pandas: table[{name!r}].astype(str))"
+    if isinstance(cell, dict) and "bytes" in cell:
+        remedy = "write each image to a file, and its name into the table"
+    raise InputError(
+        f"{path}: the {name} in row {row} is neither text nor number, but a "
+        f"{type(cell).__name__}; {remedy}."
+    )
 
 
-def cell_of(cell: Any, path: Path, name: str, row: int) -> str:
-    """A cell as a CSV holds it."""
-    if isinstance(cell, np.ndarray):
-        cell = cell.tolist()
-    if isinstance(cell, (list, dict)):
-        return json.dumps(cell, ensure_ascii=False, default=str)
-    if isinstance(cell, (str, bytes)) or cell is None or (cell != cell) is True:
-        plain = isinstance(cell, str) and cell.isascii()
-        return cell if plain else _text(cell, path, name, row) or ""
-    return str(cell)
-
-
-def _numbers(row: Row, names: list[str], path: Path, number: int) -> NDArray[np.float64] | None:
+def _numbers(cells: Any, path: Path, name: str, number: int) -> NDArray[np.float64] | None:
     """Numbers of one record: a list, its text, or a cell each; NaN or None where they lack."""
-    if len(names) > 1:
-        array = _as_numbers([row.get(name) for name in names])
+    if len(cells) > 1:
+        array = _as_numbers([*cells])
         if array is None:
-            raise InputError(f"{path}: a cell of {names[0]}... in row {number} is no number.")
+            raise InputError(f"{path}: a cell of {name}... in row {number} is no number.")
         return array
-    cell = row.get(names[0])
+    cell = cells[0]
     if cell is None or (cell != cell) is True:
         return None
     if isinstance(cell, str):
@@ -245,14 +280,15 @@ def _numbers(row: Row, names: list[str], path: Path, number: int) -> NDArray[np.
     array = None if cell is None else _as_numbers(cell)
     if array is None:
         raise InputError(
-            f"{path}: the cell in row {number} is no list of real numbers ({names[0]}): write "
-            "decimal points, and either blanks or commas between numbers."
+            f"{path}: the cell in row {number} is no list of real numbers ({name}): write decimal "
+            "points, and either blanks or commas between numbers."
         )
     return array
 
 
-def _holds_many(cell: Any) -> bool:
-    """Whether a cell is a list of more numbers than a person would read, or a text of one."""
+def _is_long(cells: list[Any]) -> bool:
+    """Whether cells are lists of more numbers than a person would read, or texts of them."""
+    cell = next((cell for cell in cells if cell is not None), None)
     if isinstance(cell, (list, np.ndarray)):
         return len(cell) > _MANY
     if not isinstance(cell, str) or len(re.findall(r"[\s,]+", cell)) < _MANY:

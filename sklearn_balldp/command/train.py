@@ -10,7 +10,7 @@ from ..publish import save
 from ..publish.saving import check_writable
 from .job import prepare
 from .ledger import Account
-from .options import InputError
+from .options import InputError, new_file
 from .plan import all_at_risk, describe, foretell, warning
 
 
@@ -48,7 +48,7 @@ def train(options: argparse.Namespace) -> None:
     if account is not None:
         print(account)
     if transcript is not None:
-        with transcript.open("xb") as file:
+        with new_file(transcript) as part, part.open("wb") as file:
             np.savez(file, **vars(job.head.transcript_))
         note = "the transcript, for you alone: balldp verify --kept-transcript"
         print(f"          {transcript}, {note}")

@@ -89,7 +89,7 @@ def owners_of(groups: ArrayLike, n_samples: int) -> Codes:
             names, codes = np.unique(array, return_inverse=True)
             if isinstance(names[0], (str, bytes)):
                 texts = (n if isinstance(n, str) else n.decode("latin-1") for n in names.tolist())
-                owners = [spelling(text, zeros=True) for text in texts]
+                owners = [spelling(text) for text in texts]
                 codes = np.unique(owners, return_inverse=True)[1][codes]
     except (TypeError, ValueError):
         pass

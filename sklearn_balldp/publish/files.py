@@ -22,6 +22,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
 from ..encoder_weights import from_hub, hub_name
+from ..pointers import unfetched
 from ..text import one_line
 
 README, CONFIG, MODEL, RECORD = "README.md", "config.json", "model.safetensors", "release.json"
@@ -117,6 +118,9 @@ def _body(path: Path, max_bytes: int) -> bytes:
         root = root.parents[1]
     if not path.resolve().is_relative_to(root):
         raise ValueError(f"{path.name} is a link that leads out of its folder; ask for the file.")
+    fault = unfetched(path)
+    if fault is not None:
+        raise ValueError(f"{path.name}: {fault}.")
     if path.stat().st_size > max_bytes:
         raise ValueError(f"{path.name} is longer than {max_bytes} bytes.")
     return path.read_bytes()

@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._parameters import check_flag
+from ..pointers import unfetched
 from .sources import PRECISIONS, Locked, Rows, RowsError, pieces
 
 T = TypeVar("T")
@@ -146,12 +147,15 @@ def _read_by(path: str, part: str, read: Callable[[], T]) -> T:
     except (ImportError, RowsError):
         raise
     except Exception as error:
+        fault = unfetched(path)
         number = error.errno if isinstance(error, OSError) else None
         replaced: Exception = RowsError(
             f"path={path!r}: {part} cannot be read ({type(error).__name__}); the file is missing, "
             "damaged or being written: restore it, or name another."
         )
-        if isinstance(error, MemoryError):
+        if fault is not None:
+            replaced = RowsError(f"path={path!r}: {fault}.")
+        elif isinstance(error, MemoryError):
             replaced = MemoryError(f"path={path!r}: {part} did not fit into memory.")
         elif number in _LIMITS:
             reason = os.strerror(number)
