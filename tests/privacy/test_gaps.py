@@ -156,8 +156,11 @@ def test_a_loss_without_a_proof_borrows_none(name, n_classes, new, monkeypatch):
 @pytest.mark.parametrize("fit_intercept", [False, True])
 @pytest.mark.parametrize(("loss", "n_classes"), PROBLEMS)
 def test_no_minimiser_has_a_larger_gap(loss, n_classes, fit_intercept, label_change):
-    every = itertools.product((1e-4, 1e-2, 1.0), (0.01, 0.2, 0.8, 1.4, 2.0))
-    for seed, (alpha, share) in enumerate(every):
+    every = enumerate(itertools.product((1e-4, 1e-2, 1.0), (0.01, 0.2, 0.8, 1.4, 2.0)))
+    # Every other combination here, and the rest with the other kind of intercept.
+    for seed, (alpha, share) in itertools.islice(
+        every, (fit_intercept + label_change) % 2, None, 2
+    ):
         options, bound = {"alpha": alpha, "label_change": label_change}, (1.0, 0.5, 3.0)[seed % 3]
         oracle = Oracle(loss, n_classes, float(fit_intercept), bound * share, bound, **options)
         assert oracle.search(seed) <= oracle.gap, oracle
@@ -383,7 +386,7 @@ def test_monotone_and_below_the_paper(loss, n_classes, fit_intercept):
     if loss == "softmax":
         # Where searches over log-odds begin.
         arguments = minimisers(0.5, 1.0, fit_intercept, n_classes)
-        gaps = [gradient_gap(loss, r, **arguments) for r in np.geomspace(3e-7, 3e-6, 16)]
+        gaps = [gradient_gap(loss, r, **arguments) for r in np.geomspace(3e-7, 3e-6, 6)]
         assert (np.diff(gaps) >= 0.0).all()
 
 
