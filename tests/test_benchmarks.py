@@ -70,7 +70,6 @@ def few_cells():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cells, "EPSILONS", (0.5, 1.0, 32.0))
         patch.setattr(cells, "AUDIT_EPSILONS", (8.0,))
-        patch.setattr(cells, "RADIUS_DRAWS", 2)
         yield
 
 
@@ -261,14 +260,10 @@ def test_the_papers_number_of_records_scales_the_noise():
     np.testing.assert_allclose(*scales, rtol=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("mode", "n"), [("per_class", np.array([3, 5, np.inf])), ("min", 3), ("worst", 1)]
-)
+@pytest.mark.parametrize(("mode", "n"), [("min", 3), ("worst", 1)])
 def test_prototypes_move_by_what_their_counts_say(mode, n):
-    found = tables.prototype_sensitivity(0.5, [3, 5, 0], alpha=0.1, mode=mode)
+    found = tables.prototype_sensitivity(0.5, [3, 5], alpha=0.1, mode=mode)
     np.testing.assert_allclose(found, 2 * 0.5 / (2 * n + 0.1 * 8))
-    with pytest.raises(ValueError, match="mode must be one of per_class, min, worst"):
-        tables.prototype_sensitivity(0.5, [3, 5], alpha=0.1, mode="nonsense")
     with pytest.raises(ValueError, match="counts must be one of per_class, min, worst"):
         PrototypePerturbation("nonsense").check()
 
@@ -471,7 +466,7 @@ def test_the_verifiers_benchmark(tmp_path, monkeypatch):
 
 STUDIES = {
     "radius": (("trec6",), ("radius_accuracy.png", "radius_checks.md", "radius_noiseless.md")),
-    "classes": (("trec6",), ("classes.png", "classes_trec6.md", "classes_lost.md")),
+    "classes": (("trec6",), ("classes_trec6.md", "classes_lost.md")),
     "elsewhere": (("letter",), ("elsewhere.md",)),
     "promises": (("digits",), ("promises.md",)),
     "settings": (("trec6", "digits"), ("settings.md",)),
