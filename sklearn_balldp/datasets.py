@@ -1,55 +1,10 @@
-"""Embeddings from a file of the user's, and messages that come with the package."""
+"""Messages that come with the package, and rows of unit norm."""
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import Bunch
-
-_ARRAYS = ("X_train", "y_train", "X_test", "y_test")
-
-
-def load_embeddings(path: Any, *, normalize: bool = True) -> Bunch:
-    """Embeddings of both splits of a dataset, from one file.
-
-    Parameters
-    ----------
-    path : str or path-like
-        A ``.npz`` file with arrays X_train, y_train, X_test and y_test.
-    normalize : bool, default=True
-        Scale rows to unit norm: each on its own, so that adjacency is kept.
-
-    Returns
-    -------
-    Bunch
-        X_train and X_test as float32 of shape (n_samples, n_features), y_train and y_test.
-
-    Raises
-    ------
-    OSError
-        If there is no such file.
-    ValueError
-        If an array is missing.
-    """
-    with np.load(path) as file:
-        missing = [name for name in _ARRAYS if name not in file]
-        if missing:
-            raise ValueError(
-                f"{path} lacks the array(s) {', '.join(missing)}; it needs {', '.join(_ARRAYS)}."
-            )
-        try:
-            arrays = {name: file[name] for name in _ARRAYS}
-        except ValueError as error:
-            if "allow_pickle" not in str(error):
-                raise
-            raise ValueError(
-                f"{path} holds Python objects, which are not loaded; save labels as y.astype(str)."
-            ) from error
-    for name in ("X_train", "X_test"):
-        rows = np.asarray(arrays[name], dtype=np.float32)
-        arrays[name] = unit_rows(rows) if normalize else rows
-    return Bunch(**arrays)
 
 
 def load_messages() -> Bunch:

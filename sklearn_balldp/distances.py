@@ -3,7 +3,6 @@
 import math
 import os
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -34,19 +33,6 @@ def row_distances(
         difference = before[rows].astype(np.float64) - after[rows]
         distances[rows] = np.linalg.norm(difference, ord=METRICS[metric].order, axis=1)
     return distances
-
-
-def nearest_of_label(X: NDArray[np.floating], y: NDArray[Any], metric: str) -> NDArray[np.float64]:
-    """Distance of every row from the nearest other row of its label; single rows are left out."""
-    from sklearn.neighbors import NearestNeighbors
-
-    nearest = [np.empty(0)]
-    for label in np.unique(y):
-        members = X[y == label]
-        if len(members) > 1:
-            search = NearestNeighbors(n_neighbors=1, metric=METRICS[metric].scipy_name).fit(members)
-            nearest.append(search.kneighbors()[0][:, 0])
-    return np.concatenate(nearest)
 
 
 def _class_distances(

@@ -6,28 +6,17 @@ encoder maps both versions to rows, and ``RadiusPolicy(source="edits")`` takes t
 covers a share of them.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from ._display import Display, check_columns
-from ._parameters import check_option, check_positive, check_whole
-from ._validation import all_finite
-from .adjacency import DOMAINS, METRICS
-from .distances import checked_records, nearest_of_label, row_distances
-from .rows import rows_in_domain
-
-if TYPE_CHECKING:
-    import pandas as pd
+from ._parameters import check_whole
 
 #: Kinds of edits that need no list from the user.
 KINDS = ("number", "date", "name", "city", "word")
@@ -290,168 +279,3 @@ def _other_date(old: str, rng: np.random.Generator) -> str:
         return f"{rng.integers(1, 13 if int(part) < 13 else 29):0{len(part)}d}"
 
     return _until_other(lambda: re.sub(r"\d+|[A-Z][a-z]+", drawn, old), old)
-
-
-class EditDistanceDisplay(Display):
-    """Figure of how far edits of each kind move a row, beside a radius.
-
-    A line goes from the 10th to the 90th percentile, with a point at the median. Build it with
-    :meth:`from_rows`.
-
-    Parameters
-    ----------
-    distances : DataFrame
-        Columns ``kind`` and ``distance``, one row for each pair.
-    radius : float, optional
-        Radius to draw.
-
-    Attributes
-    ----------
-    ax_, figure_ : matplotlib Axes and Figure
-        After :meth:`plot`.
-    """
-
-    #: Kind that stands for distances to the nearest neighbour of the same label.
-    neighbours = "nearest of its label"
-
-    def __init__(self, distances: pd.DataFrame, radius: float | None = None) -> None:
-        check_columns("distances", distances, ("kind", "distance"))
-        self.distances = distances
-        self.radius = radius
-
-    @classmethod
-    def from_rows(
-        cls,
-        X_before: ArrayLike,
-        X_after: ArrayLike,
-        kind: Sequence[str],
-        *,
-        record: ArrayLike | None = None,
-        X: ArrayLike | None = None,
-        y: ArrayLike | None = None,
-        radius: float | None = None,
-        metric: str = "euclidean",
-        norm_bound: float = 1.0,
-        domain: str = "ball",
-    ) -> EditDistanceDisplay:
-        """Display of encoded edits.
-
-        Parameters
-        ----------
-        X_before, X_after : array-like of shape (n_edits, n_features)
-            Rows before and after an edit.
-        kind : sequence of str, length n_edits
-            Kind of each edit.
-        record : array-like of int, shape (n_edits,), optional
-            Number of the record that each pair came from (:attr:`.EditPairs.record`), for
-            :meth:`hidden_records`.
-        X : array-like of shape (n_samples, n_features), optional
-            Public rows whose nearest neighbours of the same label are drawn too.
-        y : array-like of shape (n_samples,), optional
-            Their labels.
-        radius : float, optional
-            Radius to draw, such as ``radius_`` of a policy.
-        metric : {"euclidean", "manhattan", "chebyshev"}, default="euclidean"
-            Distance between rows.
-        norm_bound : float, default=1.0
-            Radius of the ball that rows are projected onto, as a policy does it.
-        domain : {"ball", "sphere"}, default="ball"
-            "sphere" scales all rows to that norm, as a head with this domain does it.
-
-        Returns
-        -------
-        EditDistanceDisplay
-            Not drawn yet.
-
-        Raises
-        ------
-        ValueError
-            If lengths differ, or a parameter is invalid.
-        """
-        import pandas as pd
-
-        check_option("metric", metric, METRICS)
-        if radius is not None:
-            check_positive("radius", radius)
-        before, after = np.asarray(X_before), np.asarray(X_after)
-        if not before.shape == after.shape or len(kind) != len(before):
-            raise ValueError(
-                f"X_before {before.shape}, X_after {after.shape} and kind ({len(kind)}) do not "
-                "match."
-            )
-        check_positive("norm_bound", norm_bound)
-        check_option("domain", domain, DOMAINS)
-
-        def scaled(rows: ArrayLike) -> Any:
-            with all_finite():
-                return rows_in_domain(np.asarray(rows, dtype=np.float64), float(norm_bound), domain)
-
-        distances = row_distances(scaled(before), scaled(after), metric)
-        table = pd.DataFrame({"kind": np.asarray(kind, dtype=object), "distance": distances})
-        if record is not None:
-            table["record"] = checked_records(record, len(before))
-        if X is not None and y is not None:
-            near = nearest_of_label(scaled(X), np.asarray(y), metric)
-            table = pd.concat([table, pd.DataFrame({"kind": cls.neighbours, "distance": near})])
-        return cls(table.reset_index(drop=True), radius)
-
-    def hidden(self) -> pd.Series:
-        """Share of each kind's pairs that lie within the radius; the smallest is the worst kind.
-
-        Returns
-        -------
-        Series
-            By kind.
-        """
-        return self._within.groupby(self.distances["kind"], sort=False).mean()
-
-    def hidden_records(self) -> pd.Series:
-        """Share of the records of each kind all of whose alternatives lie within the radius.
-
-        A record of which one alternative lies further away can be told from that one.
-
-        Returns
-        -------
-        Series
-            By kind; "all kinds" for alternatives of every kind together.
-
-        Raises
-        ------
-        ValueError
-            If ``distances`` has no column "record".
-        """
-        if "record" not in self.distances:
-            raise ValueError(
-                "distances lacks the column record: pass the numbers of the records, "
-                "from_rows(record=pairs.record)."
-            )
-        edits = self.distances["kind"] != self.neighbours
-        pairs = self.distances[edits].assign(within=self._within[edits])
-        by_kind = pairs.groupby(["kind", "record"], sort=False)["within"].all()
-        shares = by_kind.groupby("kind", sort=False).mean()
-        shares["all kinds"] = pairs.groupby("record")["within"].all().mean()
-        return shares
-
-    @property
-    def _within(self) -> pd.Series:
-        return self.distances["distance"] <= (np.inf if self.radius is None else self.radius)
-
-    def _draw(self, ax: Any) -> None:
-        import pandas as pd
-
-        groups = self.distances.groupby("kind", sort=False)["distance"]
-        table = groups.quantile([0.1, 0.5, 0.9]).unstack().sort_values(0.5)
-        # Neighbours go on top, apart from edits: an attacker could confuse a record with them.
-        others = table.drop(self.neighbours, errors="ignore")
-        table = pd.concat([others, table.filter([self.neighbours], axis=0)])
-        for place, (name, row) in enumerate(table.iterrows()):
-            colour = "tab:gray" if name == self.neighbours else "tab:blue"
-            ax.hlines(place, row[0.1], row[0.9], color=colour, linewidth=5, alpha=0.4)
-            ax.plot(row[0.5], place, "o", color=colour)
-        ax.set_yticks(range(len(table)), [str(name) for name in table.index])
-        ax.set_xlim(left=0.0)
-        ax.set_ylim(-0.6, len(table) - 0.4)
-        ax.set_xlabel("distance between the rows (median, 10 % to 90 %)")
-        if self.radius is not None:
-            ax.axvline(self.radius, color="tab:red", label=f"radius {self.radius:.2f}")
-            ax.legend(loc="best")

@@ -6,11 +6,7 @@ carries weights, or ``hf://OWNER/NAME`` on the model hub, which is asked for not
 
 import hashlib
 import importlib.util
-import json
-import os
 import re
-import site
-import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -18,7 +14,6 @@ from functools import lru_cache, partial
 from pathlib import Path
 
 from ._validation import caller_level
-from .encoder_name import public_name
 from .pointers import unfetched
 from .text import one_line
 
@@ -35,8 +30,6 @@ _MODEL_FILES = ("*.json", "*.txt", "*.model", "*.safetensors")
 _OTHER_FORMATS = ("onnx/*", "openvino/*")
 # Seconds that the hub has to answer.
 _PATIENCE = 5.0
-# Smaller files are hashed again sooner than their digest is looked up.
-_REMEMBERED = 2**24
 
 
 def located(name: str, *, download: bool = True) -> Path:
@@ -183,12 +176,7 @@ def _counts(path: Path) -> bool:
 def _remembered(
     path: Path, whole: bool, stamps: tuple[tuple[str, tuple[int, int, int]], ...]
 ) -> str:
-    """The digest of a large model is kept for the user's next process, until its files change."""
-    large = sum(size for _, (size, *_) in stamps) >= _REMEMBERED
-    state = hashlib.sha256(repr((str(path), stamps)).encode()).hexdigest()
-    digests = _read_digests() if large else {}
-    if state in digests:
-        return digests[state]
+    """The digest is computed once in a process, until a file changes."""
     parts = []
     for name, _ in stamps:
         fault = unfetched(path / name if whole else path)
@@ -197,48 +185,20 @@ def _remembered(
         with (path / name if whole else path).open("rb") as file:
             parts.append((name.encode(), hashlib.file_digest(file, "sha256")))
     of_all = hashlib.sha256(b"".join(name + part.digest() for name, part in parts))
-    digest = of_all.hexdigest() if whole else parts[0][1].hexdigest()
-    if large:
-        _write_digests({**digests, state: digest})
-    return digest
+    return of_all.hexdigest() if whole else parts[0][1].hexdigest()
 
 
-def _digests() -> Path:
-    base = os.environ.get("XDG_CACHE_HOME") or os.environ.get("LOCALAPPDATA") or "~/.cache"
-    return Path(base).expanduser() / "sklearn_balldp" / "digests.json"
-
-
-def _read_digests() -> dict[str, str]:
-    """Digests by a digest of place, names, sizes and times; empty if they cannot be read."""
-    # A user may have no home.
-    with suppress(OSError, ValueError, RuntimeError):
-        digests = json.loads(_digests().read_text(encoding="utf-8"))
-        if isinstance(digests, dict) and all(isinstance(one, str) for one in digests.values()):
-            return digests
-    return {}
-
-
-def _write_digests(digests: dict[str, str]) -> None:
-    # Where nothing can be kept, they are computed again.
-    with suppress(OSError, RuntimeError):
-        _digests().parent.mkdir(parents=True, exist_ok=True)
-        new = _digests().with_suffix(f".{os.getpid()}")
-        new.write_text(json.dumps(digests), encoding="utf-8")
-        new.replace(_digests())
-
-
-def copies(name: str | None) -> Iterator[Path]:
-    """Folders of models in installed packages and the hub's cache; those of that name first."""
-    title = (name or "").partition(" ")[0].rpartition("/")[2]
-    yield from sorted(_folders(), key=lambda f: public_name(str(f)).rpartition("/")[2] != title)
-
-
-def _folders() -> Iterator[Path]:
-    packages = {*site.getsitepackages(), *(p for p in sys.path if p.endswith("site-packages"))}
-    patterns = [(place, f"{depth}/{_MARK}") for place in sorted(packages) for depth in ("*", "*/*")]
+def copies(name: str) -> Iterator[Path]:
+    """Folders on this machine that an encoder's name in a record may mean."""
+    title = name.partition(" ")[0]
+    last = title.rpartition("/")[2]
+    if last == DEFAULT:
+        with suppress(ValueError):
+            yield located(DEFAULT, download=False)
+    if package := _of_package(last):
+        yield package
     with suppress(ImportError):
         from huggingface_hub.constants import HF_HUB_CACHE
 
-        patterns.append((HF_HUB_CACHE, f"models--*/snapshots/*/{_MARK}"))
-    for place, pattern in patterns:
-        yield from (mark.parent for mark in sorted(Path(place).glob(pattern)))
+        own = Path(HF_HUB_CACHE) / f"models--{title.replace('/', '--')}" / "snapshots"
+        yield from (mark.parent for mark in sorted(own.glob(f"*/{_MARK}")))

@@ -626,7 +626,7 @@ def encoder_of(kind: str, weights: str | None, **settings: Any) -> BaseEncoder:
 
 
 def installed(identity: str | None, **settings: Any) -> SentenceEncoder | None:
-    """An encoder of texts whose weights lie on this machine and have the digest of a record.
+    """An encoder of texts by its name in a record: weights of this machine that have its digest.
 
     Nothing is downloaded; None for a name without a digest.
     """

@@ -15,14 +15,12 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.special import softmax
 from scipy.stats import t as student
 from sklearn.base import clone
 from sklearn.metrics import accuracy_score, balanced_accuracy_score, recall_score
 
 from benchmarks import promises, radius, study
 from benchmarks import settings as settings_study
-from benchmarks.anchors import mechanisms
 from benchmarks.paper import cells, checks, comparators, errata, published, report, tables
 from benchmarks.paper.__main__ import main as paper
 from benchmarks.speed import __main__ as speed
@@ -72,7 +70,6 @@ def few_cells():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cells, "EPSILONS", (0.5, 1.0, 32.0))
         patch.setattr(cells, "AUDIT_EPSILONS", (8.0,))
-        patch.setattr(cells, "RADIUS_DRAWS", 2)
         yield
 
 
@@ -264,14 +261,10 @@ def test_the_papers_number_of_records_scales_the_noise():
     np.testing.assert_allclose(*scales, rtol=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("mode", "n"), [("per_class", np.array([3, 5, np.inf])), ("min", 3), ("worst", 1)]
-)
+@pytest.mark.parametrize(("mode", "n"), [("min", 3), ("worst", 1)])
 def test_prototypes_move_by_what_their_counts_say(mode, n):
-    found = tables.prototype_sensitivity(0.5, [3, 5, 0], alpha=0.1, mode=mode)
+    found = tables.prototype_sensitivity(0.5, [3, 5], alpha=0.1, mode=mode)
     np.testing.assert_allclose(found, 2 * 0.5 / (2 * n + 0.1 * 8))
-    with pytest.raises(ValueError, match="mode must be one of per_class, min, worst"):
-        tables.prototype_sensitivity(0.5, [3, 5], alpha=0.1, mode="nonsense")
     with pytest.raises(ValueError, match="counts must be one of per_class, min, worst"):
         PrototypePerturbation("nonsense").check()
 
@@ -420,7 +413,7 @@ def test_errata_are_computed():
 def test_speed_keeps_the_topics_it_was_not_asked_for(tmp_path, monkeypatch):
     timed = timing.row("fit", np.array([4.0, 6.0]), "pass", np.array([1.0, 2.0]), 4)
     used = {"job": "trials", "share": 0.05, "asked": 0.1}
-    for topic, row in (("ridge", timed), ("audit", used)):
+    for topic, row in (("ridge", timed), ("rows", used)):
         monkeypatch.setitem(speed.TOPICS, topic, lambda _, row=row: iter([row]))
         speed.main(["--out", str(tmp_path), "--only", topic])
     text = (tmp_path / "speed.md").read_text()
@@ -468,17 +461,13 @@ def test_the_verifiers_benchmark(tmp_path, monkeypatch):
     alarms = read(RESULTS, "false_alarms").set_index("head").astype(float)
     assert (alarms["alarms"] == 0).all()
     assert alarms["releases"].sum() >= 100_000
-    speeds = pd.read_csv(RESULTS / "speed.csv").query("topic == 'verify'")
-    assert (speeds["ratio"] <= speeds["asked"]).all()
-    assert len(speeds) == 3
 
 
 # The other studies --------------------------------------------------------------------------------
 
 STUDIES = {
     "radius": (("trec6",), ("radius_accuracy.png", "radius_checks.md", "radius_noiseless.md")),
-    "classes": (("trec6",), ("classes.png", "classes_trec6.md", "classes_lost.md")),
-    "anchors.__main__": (("mnist",), ("anchors.md",)),
+    "classes": (("trec6",), ("classes_trec6.md", "classes_lost.md")),
     "elsewhere": (("letter",), ("elsewhere.md",)),
     "promises": (("digits",), ("promises.md",)),
     "settings": (("trec6", "digits"), ("settings.md",)),
@@ -488,12 +477,10 @@ STUDIES = {
 @pytest.mark.parametrize("name", STUDIES)
 def test_a_study_is_measured_once_and_shown(name, folder, tmp_path, monkeypatch, capsys):
     datasets, files = STUDIES[name]
-    shutil.copy(folder / "letter.npz", tmp_path / "mnist.npz")
-    data = tmp_path if "mnist" in datasets else folder
     module = importlib.import_module(f"benchmarks.{name}")
     monkeypatch.setattr(radius, "SUBSETS", ((2, 1000),))
     monkeypatch.setattr(settings_study, "CONSTANTS", ("CLIP",))
-    options = ["--data", str(data), "--out", str(tmp_path), "--quick", "--jobs", "1"]
+    options = ["--data", str(folder), "--out", str(tmp_path), "--quick", "--jobs", "1"]
     module.main([*options, "--datasets", *datasets])
     assert all((tmp_path / file).stat().st_size > 30 for file in files)
     # The columns of new cells are those of the committed ones.
@@ -624,58 +611,3 @@ def test_the_committed_promises_keep_what_the_pages_say():
     weaker = promises.CELLS.read(RESULTS)
     assert set(weaker["dataset"]) == set(promises.RECORDS)
     assert (promises.behind(weaker) <= 2.0).all()
-
-
-@pytest.mark.parametrize("share", [0.05, 0.3, 0.6, 0.8, 0.99])
-def test_noise_of_sums_and_moment_is_what_the_worst_pair_needs(share):
-    """Pairs of unit rows, of one label and of two: none moves more than mu, and one nearly does."""
-    sums, moment = mechanisms.scales_of_statistics(0.7, share)
-    rng = np.random.default_rng(0)
-    a = np.array([1.0, 0.0, 0.0])
-    angles = rng.uniform(0.0, np.pi, 4000)
-    most = 0.0
-    for angle in angles:
-        b = np.array([np.cos(angle), np.sin(angle), 0.0])
-        moved = np.linalg.norm(np.outer(a, a) - np.outer(b, b)) / moment
-        for labels in ((0, 0), (0, 1)):
-            one, two = np.zeros((2, 3, 2))
-            one[:, labels[0]], two[:, labels[1]] = a, b
-            most = max(most, np.hypot(np.linalg.norm(one - two) / sums, moved))
-    assert 0.7 * 0.999 < most <= 0.7 * (1 + 1e-12)
-
-
-def test_objective_perturbation_keeps_its_promise():
-    """The divergence between two datasets of three records, by simulation; it can be too large."""
-    epsilon, delta, ridge, draws = 1.0, 0.05, 2.0, 2000
-    X, labels = np.array([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0]]), np.eye(2)[[0, 1, 1]]
-    others = (X * [[-1.0], [1.0], [1.0]], labels), (X, np.eye(2)[[1, 1, 1]])
-    needed = mechanisms.objective_noise(epsilon, delta, 2, ridge)
-
-    def linear(theta, rows, labels):
-        """The linear term of which theta is the minimiser."""
-        p = softmax(np.einsum("nd,mdk->mnk", rows, theta), axis=2)
-        return -(np.einsum("nd,mnk->mdk", rows, p - labels) + ridge * theta)
-
-    def log_jacobian(theta, rows):
-        p = softmax(np.einsum("nd,mdk->mnk", rows, theta), axis=2)
-        curvature = np.einsum("nd,ne,mnk,kl->mdkel", rows, rows, p, np.eye(2))
-        curvature -= np.einsum("nd,ne,mnk,mnl->mdkel", rows, rows, p, p)
-        return np.linalg.slogdet(curvature.reshape(draws, 4, 4) + ridge * np.eye(4))[1]
-
-    def divergences(scale):
-        drawn = scale * np.random.default_rng(0).standard_normal((draws, 2, 2))
-        theta = np.zeros_like(drawn)
-        for _ in range(40):
-            theta = theta + (linear(theta, X, labels) - drawn) / (ridge + 1.5)
-        here = linear(theta, X, labels)
-        np.testing.assert_allclose(here, drawn, atol=1e-6)
-        for rows, own in others:
-            there = linear(theta, rows, own)
-            loss = np.sum(there**2 - here**2, axis=(1, 2)) / (2 * scale**2)
-            loss += log_jacobian(theta, X) - log_jacobian(theta, rows)
-            yield np.mean(-np.expm1(np.minimum(0.0, epsilon - loss)))
-
-    assert max(divergences(needed)) <= delta
-    assert min(divergences(0.2 * needed)) > delta
-    # More classes leave more room to the worst direction.
-    assert mechanisms.objective_noise(epsilon, delta, 10, ridge) > needed

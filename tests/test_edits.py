@@ -6,7 +6,6 @@ from itertools import product
 from types import SimpleNamespace
 
 import numpy as np
-import pandas as pd
 import pytest
 import sklearn
 from scipy.stats import chisquare
@@ -16,6 +15,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
+from benchmarks.edits import nearest_of_label
 from sklearn_balldp import (
     BallDPLinearDiscriminant,
     BallDPRidgePrototype,
@@ -24,7 +24,7 @@ from sklearn_balldp import (
     verify,
 )
 from sklearn_balldp.distances import edit_quantile
-from sklearn_balldp.edits import CITIES, KINDS, NAMES, EditDistanceDisplay, edit_pairs
+from sklearn_balldp.edits import CITIES, KINDS, NAMES, edit_pairs
 from sklearn_balldp.privacy import Release
 
 TEXTS = [
@@ -269,32 +269,11 @@ def test_what_is_no_pair_is_refused(private):
     assert not hasattr(policy, "radius_")
 
 
-# The display --------------------------------------------------------------------------------------
-
-
-def test_display():
-    before, after = edited(40)
-    X, y = edited(60, 3)[0], np.arange(60) % 2
-    kind = ["name", "number"] * 20
-    display = EditDistanceDisplay.from_rows(before, after, kind, X=X, y=y, radius=0.1).plot()
-    names = [text.get_text() for text in display.ax_.get_yticklabels()]
-    assert names[-1] == "nearest of its label"
-    assert set(names[:2]) == {"name", "number"}
-    distances = np.linalg.norm(before - after, axis=1)
-    assert display.hidden()["name"] == np.mean(distances[::2] <= 0.1)
-    near = display.distances.query("kind == 'nearest of its label'")["distance"]
-    gaps = np.linalg.norm(X[:, None] - X, axis=2) + 10 * (y[:, None] != y) + 10 * np.eye(60)
-    np.testing.assert_allclose(np.sort(near), np.sort(gaps.min(axis=1)), atol=1e-6)
-    bare = EditDistanceDisplay.from_rows(before, after, kind)
-    assert (bare.hidden() == 1.0).all()
-    bare.plot(ax=display.ax_)
-    for wrong in ({"metric": "cosine"}, {"radius": -1.0}):
-        with pytest.raises(ValueError, match=next(iter(wrong))):
-            EditDistanceDisplay.from_rows(before, after, kind, **wrong)
-    with pytest.raises(ValueError, match="do not match"):
-        EditDistanceDisplay.from_rows(before, after, kind[1:])
-    with pytest.raises(ValueError, match="lacks the column"):
-        EditDistanceDisplay(pd.DataFrame({"kind": ["a"]}))
+def test_the_nearest_of_a_label():
+    X, y = edited(61, 3)[0], np.append(np.arange(60) % 2, 7)
+    gaps = np.linalg.norm(X[:, None] - X, axis=2) + 10 * (y[:, None] != y) + 10 * np.eye(61)
+    expected = gaps.min(axis=1)[:60]
+    np.testing.assert_allclose(np.sort(nearest_of_label(X, y)), np.sort(expected), atol=1e-6)
 
 
 def test_a_value_is_replaced_wherever_the_text_has_it():
@@ -332,11 +311,10 @@ def test_records_are_covered_where_all_of_their_pairs_are():
         assert f"given edits, and all of them for {share} of the records" in str(release)
         assert Release.from_dict(json.loads(json.dumps(release.to_dict()))) == release
         assert not verify(head).failed
-        display = EditDistanceDisplay.from_rows(
-            rows, after, ["x"] * 12, radius=release.radius, **numbers
-        )
-        assert display.hidden_records()["all kinds"] == pytest.approx(release.radius_hides_records)
-        assert display.hidden()["x"] == pytest.approx(release.radius_hides)
+        within = np.linalg.norm(rows - after, axis=1) <= release.radius + 1e-8
+        assert release.radius_hides == pytest.approx(within.mean())
+        whole = within.reshape(3, 4).all(axis=1)
+        assert release.radius_hides_records == pytest.approx(whole.mean())
 
 
 def test_without_numbers_nothing_is_said_of_records():
@@ -350,9 +328,6 @@ def test_without_numbers_nothing_is_said_of_records():
     for text in (str(release), str(publish.card(release)), str(verify(head))):
         assert "given edits" in text
         assert "all of them for" not in text
-    display = EditDistanceDisplay.from_rows(before, after, ["x"] * 40)
-    with pytest.raises(ValueError, match=r"record=pairs\.record"):
-        display.hidden_records()
     policy.set_params(coverage="records")
     for fit in (
         lambda: policy.fit(before, after),
@@ -369,7 +344,7 @@ def test_without_numbers_nothing_is_said_of_records():
 
 
 @pytest.mark.parametrize("domain", ["ball", "sphere"])
-def test_the_display_measures_where_the_policy_does(domain):
+def test_edits_are_measured_in_the_heads_domain(domain):
     """Long rows are projected, or scaled, before their distances count."""
     rng = np.random.default_rng(0)
     before = 10.0 * rng.standard_normal((60, 5))
@@ -378,11 +353,10 @@ def test_the_display_measures_where_the_policy_does(domain):
     head = BallDPLinearDiscriminant(delta=1e-3, radius=policy, domain=domain, norm_bound=2.0)
     public = {"X_public": before, "y_public": after}
     release = head.fit(before, np.arange(60) % 2, **public).release_
-    where = {"domain": domain, "norm_bound": 2.0, "radius": release.radius}
-    display = EditDistanceDisplay.from_rows(before, after, ["x"] * 60, **where)
-    assert display.hidden()["x"] == pytest.approx(release.radius_hides)
+    # Each row is longer than the ball, so that the two domains have the same rows.
     distances = 2.0 * np.linalg.norm(unit(before) - unit(after), axis=1)
-    np.testing.assert_allclose(display.distances["distance"], distances)
+    assert np.isclose(release.radius, distances, rtol=1e-6).any()
+    assert release.radius_hides == pytest.approx(np.mean(distances <= release.radius * (1 + 1e-9)))
 
 
 def test_labels_that_the_head_does_not_have_decide_no_radius():

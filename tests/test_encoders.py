@@ -9,7 +9,6 @@ import os
 import pickle
 import sqlite3
 import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -390,15 +389,11 @@ def test_a_cache_that_cannot_be_made_is_told_before_anything_is_embedded(hub, tm
         encoder.transform(["a"])
 
 
-def test_a_user_without_a_home(monkeypatch, tmp_path):
+def test_a_user_without_a_home(monkeypatch):
     """As in a container, for a number that no name belongs to."""
-    for name in ("HOME", "USERPROFILE", "XDG_CACHE_HOME", "LOCALAPPDATA"):
+    for name in ("HOME", "USERPROFILE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(os.path, "expanduser", lambda path: path)
-    monkeypatch.setattr(weights, "_REMEMBERED", 1)
-    (tmp_path / "model.safetensors").write_text("weights")
-    weights._remembered.cache_clear()
-    assert weights.digest_of(tmp_path)
     for name in ("~/letters", "~nobody/letters"):
         home = name.partition("/")[0]
         with pytest.raises(ValueError, match=f"{home} is nobody's home on this machine"):
@@ -451,44 +446,48 @@ def test_what_the_cache_holds_is_not_asked_for(hub):
     assert hub.asked
 
 
-def test_digests_are_remembered_and_the_named_model_is_read_first(monkeypatch, tmp_path):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(weights, "_REMEMBERED", 1)
+def test_weights_are_found_by_the_records_name_and_told_by_its_digest(hub, monkeypatch, tmp_path):
+    cache = tmp_path / "cache"
+    monkeypatch.setitem(
+        sys.modules, "huggingface_hub.constants", SimpleNamespace(HF_HUB_CACHE=cache)
+    )
     monkeypatch.syspath_prepend(tmp_path / "site-packages")
+    snapshots = cache / "models--bank--letters" / "snapshots"
+    package, old, new = tmp_path / "site-packages" / "alpha", snapshots / "1", snapshots / "2"
+    for folder in (package / "model", old, new):
+        folder.mkdir(parents=True)
+        (folder / "modules.json").write_text("[]")
+        (folder / "model.safetensors").write_text(folder.parts[-2] + folder.name)
+    (package / "__init__.py").touch()
+    (package / "model" / "README.md").write_text("# alpha")
+    weights.located("alpha")
     read, digest = [], hashlib.file_digest
     monkeypatch.setattr(
         hashlib, "file_digest", lambda file, name: read.append(file.name) or digest(file, name)
     )
-    for name in ("alpha", "beta", "gamma"):
-        folder = tmp_path / "site-packages" / name
-        folder.mkdir(parents=True)
-        (folder / "modules.json").write_text("[]")
-        (folder / "model.safetensors").write_text(name)
-    identity = SentenceEncoder(str(folder)).identity
-    assert identity.startswith("gamma sha256:")
-
-    def opened_by(identity):
-        # As another process, which holds nothing in memory.
+    for folder, name in ((package / "model", "alpha"), (old, "bank/letters")):
+        identity = SentenceEncoder(str(folder)).identity
+        assert identity.startswith(f"{name} sha256:")
+        assert installed(identity).model == str(folder)
+        assert installed(identity).identity == identity
+        # Whoever bears another name is not read, and other weights of the name are not taken.
         read.clear()
-        weights._remembered.cache_clear()
-        found = installed(identity)
-        return found and Path(found.model).name, {Path(path).parent.name for path in read}
-
-    own = {"alpha", "beta", "gamma"}
-    assert opened_by(identity) == ("gamma", set())
-    (folder / "model.safetensors").write_text("other weights")
-    name, opened = opened_by(identity)
-    assert (name, opened & own) == (None, own)
-    # A digest is of all weights that it may be; cards and hidden files move no row.
-    other = opened_by(identity.replace("gamma", "delta"))
-    assert other == (None, set())
-    before = SentenceEncoder(str(folder)).identity
-    (folder / "README.md").write_text("words")
-    (folder / ".cache").mkdir()
-    (folder / ".cache" / "lock").write_text("")
-    assert SentenceEncoder(str(folder)).identity == before
-    (folder / "config.json").write_text("{}")
-    assert SentenceEncoder(str(folder)).identity != before
+        assert installed(f"delta{identity.removeprefix(name)}") is None
+        assert not read
+        assert installed(identity[:-16] + "0" * 16) is None
+    assert not hub.asked
+    # Once for two names of it, until it changes; cards and hidden files move no row.
+    before, read[:] = SentenceEncoder(str(new)).identity, []
+    assert SentenceEncoder(str(new)).identity == before
+    assert not read
+    (new / "README.md").write_text("words")
+    (new / ".cache").mkdir()
+    (new / ".cache" / "lock").write_text("")
+    assert SentenceEncoder(str(new)).identity == before
+    for file in ("config.json", "model.safetensors"):
+        (new / file).write_text("other weights")
+        assert SentenceEncoder(str(new)).identity != before
+        before = SentenceEncoder(str(new)).identity
 
 
 @needs_text

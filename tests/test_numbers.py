@@ -68,8 +68,7 @@ SETTINGS = {
         "10 % and 90 % quantiles",
         "has 75 words",
         "So 0.6 hides",
-        "brings 6 GB and takes 12 minutes",
-        "(1.7 GB in all)",
+        "brings 6 GB in 12 minutes",
     ],
     "install": [
         "1. Install",
@@ -87,8 +86,6 @@ SETTINGS = {
     "worth": [
         "a radius of 0.1",
         "each of its 77 classes",
-        "the 10 % and 90 % quantiles",
-        "a message of 75 words",
         "Up to 0.1",
         "at most 30 %",
         "less than a point at",

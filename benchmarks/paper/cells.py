@@ -5,7 +5,6 @@ import math
 import warnings
 
 import numpy as np
-from scipy.spatial.distance import pdist
 from scipy.stats import t as student
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
@@ -20,7 +19,6 @@ from sklearn_balldp import (
     OutputPerturbation,
     ReconstructionAuditor,
 )
-from sklearn_balldp.distances import private_quantile
 from sklearn_balldp.privacy.gaussian import epsilon_from_mu, mu_from_budget
 
 from . import comparators, published
@@ -32,10 +30,6 @@ PUBLIC_LABELS = (*QUANTILES, "full")
 AUDITED = (*QUANTILES, "diameter")
 NOISELESS = 1e9
 N_CANDIDATES, N_SUPPORTS = 10, 4
-#: epsilon of the private quantile, and its draws.
-RADIUS_EPSILON, RADIUS_DRAWS = 0.5, 20
-#: Same-label pairs of all classes that are looked at, and how many of them if they are more.
-ALL_PAIRS, SOME_PAIRS = 250_000, 100_000
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
 #: epsilon of Table 1, and a smaller one at which a ball matters more.
 TABLE_EPSILONS = (2.0, 0.5)
@@ -183,46 +177,11 @@ def _identification(run, dataset, counts, policy, epsilon, repeats):
     }
 
 
-def pooled_quantile(X, y, quantile):
-    """Quantile of the distances of all same-label pairs together; of a sample, if they are many."""
-    rows = [own for own in (X[y == label] for label in np.unique(y)) if len(own) > 1]
-    rng = np.random.default_rng(0)
-    counts = np.array([math.comb(len(own), 2) for own in rows])
-    if counts.sum() <= ALL_PAIRS:
-        return float(np.quantile(np.concatenate([pdist(own) for own in rows]), quantile))
-    apart = []
-    # Uniform over the pairs: classes in proportion to theirs.
-    for own, share in zip(rows, rng.multinomial(SOME_PAIRS, counts / counts.sum()), strict=True):
-        first = rng.integers(len(own), size=share)
-        second = (first + rng.integers(1, len(own), size=share)) % len(own)
-        for part in range(0, share, 4096):
-            pairs = own[first[part : part + 4096]], own[second[part : part + 4096]]
-            apart.append(np.linalg.norm(pairs[0].astype(np.float64) - pairs[1], axis=1))
-    return float(np.quantile(np.concatenate(apart), quantile))
-
-
 def _radius(run, dataset, policy):
-    """A radius, and the error of the private quantile that could stand in for it."""
-    X, y, *_ = rows_of(run.data, dataset)
-    quantile = QUANTILES.get(policy, 1.0)
-    radius, counts = radius_of(run.data, dataset, quantile), np.unique(y, return_counts=True)[1]
-    pooled, draws = np.nan, np.nan
-    if policy in QUANTILES:
-        options = {"epsilon": RADIUS_EPSILON, "norm_bound": 1.0}
-        options["random_state"] = stream_of(run, "Radius", (dataset, policy))
-        draws = [private_quantile(X, y, quantile, **options) for _ in range(RADIUS_DRAWS)]
-        pooled = pooled_quantile(X, y, quantile)
-    return {
-        "radius": radius,
-        "n": len(y),
-        "d": X.shape[1],
-        "classes": len(counts),
-        "n_min": int(counts.min()),
-        "n_max": int(counts.max()),
-        "pooled": pooled,
-        "private_mean": np.mean(draws),
-        "private_error": np.sqrt(np.mean((np.array(draws) - radius) ** 2)),
-    }
+    """The radius of a policy, and the counts that noise depends on."""
+    _, y, *_ = rows_of(run.data, dataset)
+    radius = radius_of(run.data, dataset, QUANTILES.get(policy, 1.0))
+    return {"radius": radius, "n": len(y), "n_min": int(np.unique(y, return_counts=True)[1].min())}
 
 
 STUDIES = {

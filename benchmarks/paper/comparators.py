@@ -170,7 +170,7 @@ RARE = {
 }
 
 
-def choose(accuracy, settings, epsilon, X, y, seeds, finalists=FINALISTS, finals=FINALS):
+def choose(accuracy, settings, epsilon, X, y, seeds):
     """Settings that score best on a fifth of the rows, held out."""
     order = np.random.default_rng(next(seeds)).permutation(len(y))
     held, kept = order[: len(y) // 5], order[len(y) // 5 :]
@@ -180,8 +180,8 @@ def choose(accuracy, settings, epsilon, X, y, seeds, finalists=FINALISTS, finals
         return accuracy(epsilon, *parts, next(seeds), **setting)
 
     first = [score(setting) for setting in settings]
-    best = [settings[place] for place in np.argsort(first)[::-1][:finalists]]
-    final = [np.mean([score(setting) for _ in range(finals)]) for setting in best]
+    best = [settings[place] for place in np.argsort(first)[::-1][:FINALISTS]]
+    final = [np.mean([score(setting) for _ in range(FINALS)]) for setting in best]
     return best[int(np.argmax(final))]
 
 

@@ -25,8 +25,8 @@ def classic_formula():
             }
         )
     return (
-        "The paper offers the classic Gaussian calibration, sigma = Δ √(2 ln(1.25/δ))/ε, for any "
-        "ε. It is proved for ε below 1 only. The exact δ of its noise:\n\n"
+        "The classic Gaussian calibration, sigma = Δ √(2 ln(1.25/δ))/ε, is offered for any ε, and "
+        "proved for ε below 1 only. The exact δ of its noise:\n\n"
         f"{markdown(pd.DataFrame(rows))}"
     )
 
@@ -49,10 +49,9 @@ def other_radii():
         )
     return (
         "Proposition 3.6 says that a release with ε at the radius r has ε·t/r at another radius t. "
-        "Its proof rests on the classic formula, so it holds only for ε·t/r below 1; its last "
-        "display mixes ε and ε·t/r. With noise made for ε = 2 and δ = 1e-6 at r:\n\n"
-        f"{markdown(pd.DataFrame(rows))}\n\nAt ε = 2 the classic formula adds more noise than it "
-        "must. That covers the rule at four radii, and no longer at eight. With exact noise the "
+        "Its proof rests on the classic formula, so it holds only for ε·t/r below 1. "
+        "With noise made for ε = 2 and δ = 1e-6 at r:\n\n"
+        f"{markdown(pd.DataFrame(rows))}\n\nWith exact noise the "
         "rule promises too much at every radius beyond r. "
         "`release_.guarantee(radius=t)` uses the exact profile."
     )
@@ -69,10 +68,8 @@ def standard_comparator():
     return (
         "Its standard comparators for logistic regression and SVM multiply a loose Lipschitz "
         f"constant by 2B. At λ = 0.01 the logistic gap is taken as {loose['logistic']:.1f}, where "
-        f"the textbook's 2B̃ = {textbook:.2f} holds for label changes too "
-        f"({loose['logistic'] / textbook:.0f} times the noise); the squared hinge's as "
-        f"{loose['squared_hinge']:.1f}, where {hinge:.1f} holds for label changes too, by a bound "
-        "proved here."
+        f"the textbook's 2B̃ = {textbook:.2f} holds for label changes too; the squared hinge's as "
+        f"{loose['squared_hinge']:.1f}, where {hinge:.1f} does, by a bound proved here."
     )
 
 
@@ -127,12 +124,11 @@ def unused_counts(results):
 
 def public_labels():
     return (
-        'Its "standard DP" columns keep labels and class counts public: any replacement of '
-        "features, not standard DP. Where its noise uses the counts (its audit), hiding the label "
-        "too takes as many times more noise as the last column of the table above says, since the "
-        "counts that the noise leans on are then private. Where it does not use them (its Table "
-        "1), the same noise happens to hide label changes too: at r = 2B they move prototypes by "
-        "less, 2√2 B/(2 + λn) against 4B/(2 + λn)."
+        'Its "standard DP" columns keep labels and class counts public. Where its noise uses the '
+        "counts (its audit), hiding the label too takes as many times more noise as the last "
+        "column above says. Where it does not (its Table 1), the same noise happens to hide label "
+        "changes too: at r = 2B they move prototypes by less, 2√2 B/(2 + λn) against "
+        "4B/(2 + λn)."
     )
 
 
@@ -142,7 +138,7 @@ def later_table():
     return (
         "Later work of the authors prints the certificate at any distance with the noise of a ball "
         "(q80, ε = 8, ten candidates). It may be smaller: no row of the ball is further than B "
-        "from the zero record, which is what holds. On BANKING77 that table shows an attack of "
+        "from the zero record. On BANKING77 that table shows an attack of "
         "0.5000 above its own bound for the instance, 0.4746: one seed served every candidate, so "
         f"that all attacks saw the same noise.\n\n{rows}"
     )

@@ -175,9 +175,4 @@ def summary(results, epsilon=0.5):
     return figure
 
 
-FIGURES = {
-    "summary": summary,
-    "worth": worth,
-    "convex": convex,
-    "identification": identification,
-}
+FIGURES = {"summary": summary, "worth": worth, "convex": convex, "identification": identification}

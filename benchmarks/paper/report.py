@@ -25,15 +25,13 @@ FILES = {
     "table1": (
         "table1.csv",
         "table1_small_epsilon.csv",
-        "table1_classes.csv",
         "summary.md",
         "summary_short.md",
         "misses.md",
     ),
-    "tradeoff": ("tradeoff.csv", "worth.csv"),
-    "calibration": ("calibration.csv", "radii.csv", "noise.csv"),
+    "tradeoff": ("worth.csv",),
+    "calibration": ("calibration.csv",),
     "convex": ("convex.csv",),
-    "heads": ("heads.csv",),
     "identification": ("identification.csv",),
 }
 
@@ -55,16 +53,11 @@ def build(folder):
     built = {
         "table1.csv": tables.table1(results, 2.0),
         "table1_small_epsilon.csv": tables.table1(results, 0.5),
-        "table1_classes.csv": tables.classes(results, 2.0),
         "misses.md": checks.misses(results),
         "worth.csv": tables.worth(every),
-        "tradeoff.csv": tables.tradeoff(results),
         "convex.csv": tables.convex(results),
-        "heads.csv": tables.heads(results),
         "identification.csv": tables.identification(results),
         "calibration.csv": tables.calibration(),
-        "radii.csv": tables.radii(results),
-        "noise.csv": tables.noise(results),
         "summary.md": summary,
         "summary_short.md": tables.short(summary),
     }

@@ -10,10 +10,7 @@ import pandas as pd
 from scipy.interpolate import PchipInterpolator
 
 from benchmarks.study import ADJACENCY, DATASETS, DELTA, number
-from sklearn_balldp._parameters import check_option
 from sklearn_balldp.audit.certificates import rero_bound, rero_bound_dp
-from sklearn_balldp.mechanisms.sums import COUNT_MODES
-from sklearn_balldp.privacy.gaps import gradient_gap
 from sklearn_balldp.privacy.gaussian import delta_from_mu, mu_from_budget
 
 from . import published
@@ -154,21 +151,6 @@ def table1(results, epsilon):
     return table.loc[:, [*(table != "").any()]]
 
 
-def classes(results, epsilon):
-    """Balanced accuracy and the rarest class's recall, of the heads of Table 1."""
-    rows = []
-    for dataset, policy in itertools.product(results.datasets, ("none", *PUBLIC_LABELS, "labels")):
-        row = {"data": DATASETS[dataset], "hides": ADJACENCY[policy]}
-        for column, method in COLUMNS.items():
-            cell = results.of(dataset, method, policy, epsilon)
-            if policy == "none":
-                cell = results.noiseless(dataset, WITHOUT_NOISE[method])
-            for score in ("balanced", "rarest"):
-                row[f"{column}: {score}"] = number(value_of(cell, score))
-        rows.append(row)
-    return with_values(rows, 2)
-
-
 def worth(seeds):
     """Accuracy at equal certificates for the same candidates, which lie within the q50 radius.
 
@@ -220,32 +202,13 @@ def against_one_attacker(results, dataset, method, policy):
     return [rero_bound(1 / N_CANDIDATES, float(cell["mu_at_q50"])) for cell in cells], cells
 
 
-def tradeoff(results):
-    """Accuracy over epsilon, behind the accuracy-certificate figure."""
-    lines = {f"paper mode, {policy}": ("ridge paper", policy) for policy in PUBLIC_LABELS} | LINES
-    rows = []
-    for dataset, epsilon in itertools.product(results.datasets, EPSILONS):
-        row = {"data": DATASETS[dataset], "epsilon": f"{epsilon:g}"}
-        row["certificate"] = number(certificate(epsilon))
-        for name, line in lines.items():
-            row[name] = interval(results.of(dataset, *line, epsilon))
-        rows.append(row)
-    return with_values(rows, 3)
-
-
 def prototype_sensitivity(radius, counts, *, alpha, mode):
-    """L2 sensitivity of ridge prototypes, in each of the ways to use class counts.
+    """L2 sensitivity of ridge prototypes, 2 r / (2 m + alpha n) for the least count m of a class.
 
-    "per_class": of each block, 2 r / (2 n_c + alpha n), and 0 for an absent class. "min": the
-    largest of these, for all. "worst": counts unused, 2 r / (2 + alpha n), the paper's Table 1.
+    "min": that of these counts. "worst": counts unused, m = 1, as in the paper's Table 1.
     """
-    check_option("mode", mode, COUNT_MODES)
-    counts = np.asarray(counts, dtype=np.float64)
-    ridge = alpha * counts.sum()
-    if mode == "worst":
-        return 2.0 * radius / (2.0 + ridge)
-    blocks = np.where(counts > 0, 2.0 * radius / (2.0 * counts + ridge), 0.0)
-    return blocks if mode == "per_class" else blocks.max()
+    least = min(counts) if mode == "min" else 1
+    return 2.0 * radius / (2.0 * least + alpha * sum(counts))
 
 
 def certificate(epsilon):
@@ -279,37 +242,6 @@ def convex(results):
                     "noise on gradients": "" if ridge else interval(best),
                 }
             )
-    return pd.DataFrame(rows)
-
-
-#: Where each head puts its noise.
-NOISE_ON = {
-    "ridge paper": "parameters, one scale for worst counts",
-    "ridge per class": "parameters, a scale per class",
-    "ridge": "the same, noise-aware decision",
-    "logistic paper": "minimiser, the paper's constant",
-    "logistic output": "minimiser, this package's",
-    "logistic": "gradients",
-    "svc paper": "minimiser, the paper's constant",
-    "svc output": "minimiser, this package's",
-    "svc": "gradients",
-}
-
-
-def heads(results):
-    """Every head at epsilon 2 and q50, beside what it reaches without noise."""
-    rows = []
-
-    def add(head, noise, of):
-        cells = {DATASETS[name]: interval(of(name)) for name in results.datasets}
-        rows.append({"head": head, "noise on": noise, **cells})
-
-    for method, noise in NOISE_ON.items():
-        add(method.split()[0], noise, lambda name, m=method: results.of(name, m, "q50", 2.0))
-    ours = {"ridge per class": "ridge", "ridge": "ridge, noise-aware decision"}
-    for method in dict.fromkeys((*ours, "NearestCentroid", *WITHOUT_NOISE.values())):
-        title = ours.get(method, f"scikit-learn's {method}")
-        add(title, "nothing", lambda name, m=method: results.noiseless(name, m))
     return pd.DataFrame(rows)
 
 
@@ -364,52 +296,6 @@ def calibration():
                 "by (epsilon, delta)": number(rero_bound_dp(kappa, epsilon, DELTA), 4),
             }
         )
-    return pd.DataFrame(rows)
-
-
-def radii(results):
-    """Radii of the policies, and the private quantile."""
-    columns = {
-        "radius": "radius",
-        "pooled classes": "pooled",
-        "private, mean": "private_mean",
-        "its root mean square error": "private_error",
-    }
-    rows = []
-    for dataset, policy in itertools.product(results.datasets, AUDITED):
-        cell = results.radius_of(dataset, policy)
-        if cell is not None:
-            shown = {title: number(cell[name]) for title, name in columns.items()}
-            rows.append({"data": DATASETS[dataset], "policy": policy, **shown})
-    return pd.DataFrame(rows)
-
-
-def noise(results, epsilon=2.0, policy="q50"):
-    """Noise scale of each output-perturbed head: the paper's calibration over this package's."""
-    mu, rows = mu_from_budget(epsilon, DELTA), []
-    for dataset in results.datasets:
-        cell = results.radius_of(dataset, policy)
-        if cell is None:
-            continue
-        n, radius, classes = int(cell["n"]), float(cell["radius"]), int(cell["classes"])
-        few, many = ([int(cell[m]), n - int(cell[m])] for m in ("n_min", "n_max"))
-        worst, fewest, (largest, _) = (
-            prototype_sensitivity(radius, counts, alpha=0.01, mode=mode)
-            for mode, counts in (("worst", few), ("min", few), ("per_class", many))
-        )
-        row = {
-            "data": DATASETS[dataset],
-            "radius": number(radius),
-            "prototypes: paper": f"{worst / mu:.4f}",
-            "ours, smallest class": f"{fewest / mu:.4f}",
-            "ours, largest class": f"{largest / mu:.4f}",
-        }
-        options = {"alpha": 0.01, "norm_bound": 1.0, "fit_intercept": True, "n_classes": classes}
-        logistic = "logistic" if classes == 2 else "softmax"
-        for name, loss in (("logistic", logistic), ("hinge", "squared_hinge")):
-            gaps = [gradient_gap(loss, radius, method=m, **options) for m in ("paper", "tight")]
-            row[f"{name}: paper over ours"] = f"{gaps[0] / gaps[1]:.1f}"
-        rows.append(row)
     return pd.DataFrame(rows)
 
 

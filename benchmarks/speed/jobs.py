@@ -2,6 +2,9 @@
 
 import functools
 import itertools
+import os
+import subprocess
+import sys
 import tempfile
 import time
 import warnings
@@ -14,13 +17,10 @@ import pyarrow as pa
 import zarr
 from pyarrow import parquet
 from sklearn.base import clone
-from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import pairwise_distances_chunked
 from sklearn.neighbors import NearestCentroid
 from sklearn.svm import LinearSVC
-from threadpoolctl import threadpool_limits
 
 from sklearn_balldp import (
     BallDPLinearDiscriminant,
@@ -28,11 +28,8 @@ from sklearn_balldp import (
     BallDPRidgePrototype,
     BallDPSquaredHingeSVC,
     GradientPerturbation,
-    ReconstructionAuditor,
+    publish,
 )
-from sklearn_balldp import verify as verify_release
-from sklearn_balldp.distances import private_quantile, same_label_quantile
-from sklearn_balldp.heads.inspection import records_of
 from sklearn_balldp.mechanisms import MeanGradient, Records, gradients
 from sklearn_balldp.mechanisms.objective import LinearObjective
 from sklearn_balldp.privacy.exact_normal import GRID_EXPONENT, rounded_normal
@@ -74,29 +71,6 @@ def ridge(comparators):
         others = {"the same apart from noise": (lambda X=X, y=y: bare(head, X, y), asked)}
         job = f"fit, exact noise on {k} x {d} parameters"
         yield from against(job, lambda X=X, y=y: head.fit(X, y), others, repeats)
-
-
-def statistics(comparators):
-    """Sufficient statistics: a discriminant's fit against the bare product of its rows."""
-    y = np.random.default_rng(1).integers(4, size=120_000)
-    for dtype, domain in itertools.product((np.float32, np.float64), ("ball", "sphere")):
-        X = unit_rows(120_000, 384).astype(dtype)
-        head = BallDPLinearDiscriminant(radius=0.3, domain=domain).fit(X, y)
-        released, records = head.released_, records_of(head, X, y)
-        sums = lambda r=released, own=records: r.bound.values(r.problem, own)  # noqa: E731
-        job = f"120000 x 384, {np.dtype(dtype).name}, {domain}"
-        others = {"X.T @ X": (lambda X=X: X.T @ X, 1.6)}
-        yield from against(f"class sums and second moment, {job}", sums, others, repeats=9)
-        others = {
-            # Noise takes a third of the fit at most.
-            "the same apart from noise": (lambda head=head, X=X: bare(head, X, y), 1.5),
-            "scikit-learn's LinearDiscriminantAnalysis": (
-                lambda X=X: LinearDiscriminantAnalysis(solver="lsqr", shrinkage="auto").fit(X, y),
-                1,
-            ),
-        }
-        yield from against(f"fit, {job}", lambda h=head, X=X: h.fit(X, y), others, repeats=3)
-    yield memory(f"fit, {job}", lambda: head.fit(X, y), X, 0.25)
 
 
 #: Loss, records, features and classes.
@@ -160,19 +134,12 @@ def convex(comparators):
 
 def gradient(comparators):
     """Noise on gradients: steps, passes and the sampler; Opacus."""
-    for n, d, k in ((25_000, 384, 2), (50_000, 512, 10), (10_000, 384, 77), (120_000, 384, 4)):
-        X, y = embeddings(n, d, k)
-        options = {"epsilon": 2.0, "radius": 1.2}
-        output = BallDPLogisticRegression(mechanism="output", alpha=0.01, **options)
-        steps = descent(150, **options)
-        others = {
-            "noise on the minimiser": (
-                lambda h=output, X=X, y=y: h.fit(X, y),
-                3 if (n, k) == (25_000, 2) else None,
-            )
-        }
-        job = f"150 noisy steps, {n} x {d}, {k} classes"
-        yield from against(job, lambda h=steps, X=X, y=y: h.fit(X, y), others)
+    X, y = embeddings(25_000, 384, 2)
+    options = {"epsilon": 2.0, "radius": 1.2}
+    steps = descent(150, **options)
+    output = BallDPLogisticRegression(mechanism="output", alpha=0.01, **options)
+    others = {"noise on the minimiser": (lambda: output.fit(X, y), 3)}
+    yield from against("150 noisy steps, 25000 x 384, 2 classes", lambda: steps.fit(X, y), others)
     # What a user waits for who sets nothing, against what the minimiser would take.
     X, y = embeddings(25_000, 384, 6)
     head = BallDPLogisticRegression(2.0, radius=0.5)
@@ -189,10 +156,7 @@ def gradient(comparators):
     draw = dp.m.make_gaussian(domain, dp.l2_distance(T=float), scale=1.0, k=GRID_EXPONENT)
     others = {
         "OpenDP's discrete Gaussian": (lambda: draw([0.0] * n_values), None),
-        "NumPy's normal (not exact)": (
-            lambda: np.random.default_rng().standard_normal(n_values),
-            None,
-        ),
+        "NumPy's normal (not exact)": (lambda: np.random.default_rng().normal(size=n_values), None),
     }
     job = f"{n_values} exact normal values"
     yield from against(job, lambda: rounded_normal(n_values), others, repeats=3)
@@ -262,70 +226,6 @@ def _against_opacus(python, X, y):
     return row(job, np.array(ours), "Opacus DP-SGD, ten epochs", np.array(theirs))
 
 
-def audit(comparators):
-    """Audits against as many fits of the audited head; times include its fit and its noise."""
-
-    def rows(n, k):
-        X, y = embeddings(n + 7_600, 384, k)
-        return X[:n], y[:n], X[n:], y[n:]
-
-    data, head = rows(120_000, 4), BallDPRidgePrototype(8.0, radius=1.5)
-    auditor = ReconstructionAuditor(head, n_supports=40)
-    for n_draws, n_trials in ((None, 400), (250, 100_000)):
-        own = clone(auditor) if n_draws is None else clone(auditor).set_params(n_draws=n_draws)
-        others = {f"{n_trials} fits of the head": (lambda: head.fit(*data[:2]), None, n_trials)}
-        job = f"{n_trials} ridge trials, 120000 x 384, 4 classes"
-        yield from against(job, lambda own=own: own.fit(*data), others, repeats=3)
-    for k, alpha in itertools.product((2, 6), (1e-2, 1e-4)):
-        data = rows(25_000, k)
-        logistic = BallDPLogisticRegression(8.0, radius=1.5, mechanism="output", alpha=alpha)
-        own = ReconstructionAuditor(logistic)
-        job = f"40 logistic trials, 25000 x 384, {k} classes, alpha {alpha:g}"
-        fit = lambda head=logistic, data=data: head.fit(*data[:2])  # noqa: E731
-        others = {"40 fits of the head": (fit, 1, 40)}
-        yield from against(job, lambda own=own, data=data: own.fit(*data), others, repeats=3)
-
-
-def radius(comparators):
-    """Radii of 120000 rows against the pairs that a user would compute."""
-    X, y = embeddings(120_000, 384, 4)
-
-    def largest_distance():
-        for label in np.unique(y):
-            yield from map(np.max, pairwise_distances_chunked(X[y == label]))
-
-    ours = {
-        "same-label diameter": lambda: same_label_quantile(X, y, 1.0),
-        "largest class's median": lambda: same_label_quantile(X, y),
-        "private median": lambda: private_quantile(X, y, epsilon=0.5),
-    }
-    other = "scikit-learn's pairwise_distances_chunked"
-    times = interleaved({other: lambda: max(largest_distance()), **ours}, repeats=1)
-    for name in ours:
-        yield row(f"{name}, 120000 x 384, 4 classes", times[name], other, times[other])
-    job = "largest class's median, 120000 x 384, 4 classes"
-    yield memory(job, ours["largest class's median"], X)
-
-
-def predict(comparators):
-    """Predictions against a plain product, in processor seconds of all cores together."""
-    for n, d, k in ((120_000, 384, 2), (120_000, 384, 6), (60_000, 384, 77)):
-        X, y = embeddings(n, d, k)
-        head = BallDPLogisticRegression(1e6, radius=0.1, mechanism="gradient").fit(X, y)
-        # One column of weights per class, as a user would write it.
-        coef = np.vstack([-head.coef_, head.coef_]) if k == 2 else head.coef_
-        weights = np.ascontiguousarray(coef.T, dtype=np.float32)
-        for dtype in (np.float32, np.float16):
-            rows = X.astype(dtype)
-            plain = lambda X=rows, w=weights: (X.astype(np.float32, copy=False) @ w).argmax(1)  # noqa: E731
-            others = {"argmax(X @ W.T), float32": (plain, 2)}
-            job = f"predict (processor time), {n} x {d} {dtype.__name__}, {k} classes"
-            ours = lambda head=head, rows=rows: head.predict(rows)  # noqa: E731
-            # One BLAS thread each: idle ones go on spinning, at the cost of whoever comes next.
-            with threadpool_limits(1, user_api="blas"):
-                yield from against(job, ours, others, repeats=7, clock=time.process_time)
-
-
 def sources(X, folder):
     """What opens the same rows in files of every format: a source keeps what it decoded."""
     np.save(folder / "x.npy", X)
@@ -364,27 +264,28 @@ def rows(comparators):
         yield memory(job, lambda f=fit: f(0), own)
 
 
-def verify(comparators):
-    """A verification with rows, against a fit."""
-    heads = {
-        "prototypes": (BallDPRidgePrototype(4.0, radius=0.5), 120_000),
-        "logistic, softmax": (
-            BallDPLogisticRegression(4.0, radius=0.5, mechanism="output"),
-            20_000,
-        ),
-        "descent, 20 steps": (descent(20, epsilon=4.0, radius=0.5), 20_000),
-    }
-    for name, (head, n) in heads.items():
-        data = unit_rows(n, 384), np.arange(n) % 10
-        if name.startswith("descent"):
-            head.mechanism.set_params(keep_transcript=True)
-        model = clone(head).fit(*data)
-        others = {"a fit": (lambda h=head, data=data: clone(h).fit(*data), 1.5)}
-        job, ours = f"verify with rows: {name}, {n} x 384", functools.partial(verify_release, model)
-        yield from against(job, lambda f=ours, data=data: f(private=data), others)
+def start(comparators):
+    """Commands from start to end, in processor seconds, against importing scikit-learn."""
+    sklearn, balldp = "import sklearn", "from sklearn_balldp.command import main; exit(main())"
+
+    def ended(expected, code, *arguments):
+        done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True)
+        assert done.returncode == expected, done.stderr
+
+    with tempfile.TemporaryDirectory() as folder:
+        head = BallDPRidgePrototype(4.0, radius=0.5).fit(unit_rows(1000, 64), np.arange(1000) % 4)
+        publish.save(head, f"{folder}/model")
+        commands = {
+            "balldp --help": (0.25, 0, balldp, "--help"),
+            "balldp train --epsilom 2": (0.25, 2, balldp, "train", "--epsilom", "2"),
+            "balldp verify FOLDER": (1.5, 0, balldp, "verify", f"{folder}/model"),
+            (other := 'python -c "import sklearn"'): (None, 0, sklearn),
+        }
+        jobs = {name: functools.partial(ended, *given) for name, (_, *given) in commands.items()}
+        # Of processes that have ended.
+        times = interleaved(jobs, repeats=9, clock=lambda: sum(os.times()[2:4]))
+        for name, (asked, *_) in list(commands.items())[:-1]:
+            yield row(f"{name} (processor time)", times[name], other, times[other], asked)
 
 
-TOPICS = {
-    topic.__name__: topic
-    for topic in (ridge, statistics, convex, gradient, audit, radius, predict, rows, verify)
-}
+TOPICS = {topic.__name__: topic for topic in (ridge, convex, gradient, rows, start)}

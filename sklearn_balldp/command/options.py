@@ -158,7 +158,7 @@ def of_predict(parser: argparse.ArgumentParser) -> None:
     column = "column of the records (default: the one that train was told, or the only one)"
     add(*kinds, dest="column", help=column)
     add("--out", type=Path, help="CSV to write (default: the terminal)")
-    weights = "weights that you trust (default: installed ones of the record's digest)"
+    weights = "weights that you trust (default: installed ones of the record's name and digest)"
     add("--encoder", metavar="NAME|FOLDER", help=weights)
     add("--cache", type=Path, metavar="DIR", help="keep embeddings there")
 

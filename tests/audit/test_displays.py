@@ -16,7 +16,6 @@ from sklearn_balldp import (
     ReconstructionDisplay,
 )
 from sklearn_balldp.audit.displays import COLUMNS
-from sklearn_balldp.edits import EditDistanceDisplay
 
 
 @pytest.fixture(autouse=True)
@@ -67,7 +66,6 @@ def test_nothing_to_draw():
     for kind, columns in (
         (ReconstructionDisplay, COLUMNS),
         (PrivacyUtilityDisplay, ("certificate", "deviation", "group", "utility")),
-        (EditDistanceDisplay, ("kind", "distance")),
     ):
         with pytest.raises(ValueError, match="holds no row"):
             kind(pd.DataFrame(columns=list(columns)))

@@ -29,9 +29,6 @@ IDENTIFICATION = {
     for row in _audits.itertuples()
 }
 
-#: What others print of private classifiers of images: not this work, and not the paper's.
-ANCHORS = pd.read_csv(_HERE / "anchors.csv", dtype=str)
-
 #: Datasets whose rows here are the paper's.
 SAME_ROWS = ("trec6", "emotion", "banking77", "imdb")
 #: What is not the paper's in the others.

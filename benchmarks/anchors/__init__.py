@@ -1,1 +1,0 @@
-"""Standard differential privacy on image features, beside figures that people know."""
