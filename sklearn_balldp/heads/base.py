@@ -33,11 +33,11 @@ from .._validation import (
     all_or_nothing,
     check_complete,
     complete_labels,
-    fixed_width,
     validated,
 )
 from ..accounting.accountant import check_accountant
 from ..adjacency import DOMAINS, METRICS
+from ..labels import fault_of, plain
 from ..mechanisms import Mechanism, Records
 from ..pipelines import Head
 from ..privacy.noise import Noise, check_random_state
@@ -266,12 +266,13 @@ class BaseBallDPClassifier(Head, ClassifierMixin, BaseEstimator, metaclass=ABCMe
         check_complete("classes", listed, "leave them out")
         declared = classes = np.empty(0)
         with contextlib.suppress(TypeError, ValueError):
-            declared = fixed_width(np.asarray(listed))
+            declared = np.asarray(plain(listed))
             classes = np.unique(declared)
         if declared.ndim != 1 or len(classes) < 2:
             raise ValueError(
                 f"classes must list at least 2 labels of one type, got {self.classes!r}."
             )
+        _check_labels("classes", classes)
         return classes
 
     # The fit.
@@ -604,6 +605,7 @@ class BaseBallDPClassifier(Head, ClassifierMixin, BaseEstimator, metaclass=ABCMe
                     "y holds 1 class; a classifier needs at least 2 classes (pass classes=[...] "
                     "to declare labels that are absent from y)."
                 )
+            _check_labels("y", classes)
         else:
             declared = False
             with contextlib.suppress(TypeError, np.exceptions.DTypePromotionError):
@@ -683,3 +685,10 @@ def _no_rows(*_: Any) -> Any:
         "radius: this policy chooses from rows, and a plan has none; pass a number, or a policy "
         "that was fitted on public rows in a FrozenEstimator."
     )
+
+
+def _check_labels(name: str, classes: NDArray[Any]) -> None:
+    """Raise a ValueError for classes that no folder holds, before anything is charged for them."""
+    fault = fault_of(classes)
+    if fault is not None:
+        raise ValueError(f"{name} holds labels {fault}.")
