@@ -22,8 +22,8 @@ from sklearn_balldp import BallDPLogisticRegression, BallDPRidgePrototype
 from sklearn_balldp.command import main
 from sklearn_balldp.command.records import Columns, InputError, read
 from sklearn_balldp.encoders import ImageEncoder
+from sklearn_balldp.pipelines import DenseRows
 from sklearn_balldp.publish import save
-from sklearn_balldp.rows import DenseRows
 
 # Notes of the command go through Python's warnings.
 pytestmark = pytest.mark.filterwarnings("default")

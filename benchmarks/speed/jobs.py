@@ -37,6 +37,7 @@ from sklearn_balldp.mechanisms import MeanGradient, Records, gradients
 from sklearn_balldp.mechanisms.objective import LinearObjective
 from sklearn_balldp.privacy.exact_normal import GRID_EXPONENT, rounded_normal
 from sklearn_balldp.privacy.problem import Problem
+from sklearn_balldp.publish import save
 from sklearn_balldp.rows import SINGLE_BLAS_THREAD, from_parquet, from_zarr
 
 from ..paper import comparators as other_libraries
@@ -378,7 +379,8 @@ def verify(comparators):
         data = unit_rows(n, 384), np.arange(n) % 10
         if name.startswith("descent"):
             head.mechanism.set_params(keep_transcript=True)
-        model = clone(head).fit(*data)
+        place = tempfile.mkdtemp()
+        model = save(clone(head).fit(*data), place, transcript=name.startswith("descent"))
         others = {"a fit": (lambda h=head, data=data: clone(h).fit(*data), 1.5)}
         job, ours = f"verify with rows: {name}, {n} x 384", functools.partial(verify_release, model)
         yield from against(job, lambda f=ours, data=data: f(private=data), others)

@@ -1,6 +1,5 @@
-"""``balldp plan``: what a fit would release, in words for its owner's terminal."""
+"""What a fit would release, in words for its owner's terminal."""
 
-import argparse
 import math
 
 import numpy as np
@@ -9,10 +8,9 @@ from numpy.typing import NDArray
 from ..encoders import BaseEncoder
 from ..heads.plan import AT_RISK, LOST
 from ..privacy.release import Release
-from ..progress import shown
 from ..publish.card import NOTHING_HIDDEN, candidates_of, down, up
 from ..text import one_line, percent
-from .job import Job, prepare
+from .job import Job
 from .options import CANDIDATES
 from .public import foretold
 
@@ -20,14 +18,6 @@ _MAX_AT_RISK = 10
 #: Seconds that are not worth a word.
 SHORT = 10.0
 _BELOW = " " * 10
-
-
-def plan(options: argparse.Namespace) -> None:
-    """Print what train would do; nothing of the private records is released or written."""
-    job = prepare(options)
-    print(describe(job), flush=True)
-    with shown(True):
-        foretell(job)
 
 
 def describe(job: Job) -> str:

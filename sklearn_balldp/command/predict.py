@@ -22,8 +22,7 @@ from ..encoder_name import same_encoder
 from ..encoder_weights import DEFAULT, PACKAGE
 from ..encoders import installed
 from ..pipelines import ModelParts, parts_of
-from ..publish.folder import kind_of, loaded
-from ..publish.model import Published
+from ..publish.model import Published, loaded
 from ..publish.steps import encoder_for
 from ..text import one_line
 from .files import Layout
@@ -103,7 +102,7 @@ def _parts(
     options: argparse.Namespace, published: Published, head: Any, layout: Layout
 ) -> Iterator[Any]:
     """Rows and records of a file; an error says so where the model takes embeddings."""
-    kind = {"texts": "text", "images": "image", "rows": "embedding"}[kind_of(published)]
+    kind = {"texts": "text", "images": "image", "rows": "embedding"}[published.kind]
     columns = Columns(**{kind: options.column or published.column or kind})
     try:
         yield from parts_of_file(options.file, columns, layout, alone=options.column is None)
