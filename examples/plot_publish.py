@@ -10,9 +10,10 @@ promised.
 # %%
 # A head, and what may be published of it.
 import copy
-import json
+import shutil
 import tempfile
 from dataclasses import replace
+from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -36,27 +37,29 @@ for check in verdict.checks:
 
 # %%
 # A record that promises more than its noise gives does not agree with itself.
-record = json.loads((folder / "release.json").read_text())
-forged = verify(head, {**record, "epsilon": 0.1})
-print(forged.checks[0].found)
+forged = shutil.copytree(folder, tempfile.mkdtemp() + "/forged")
+record = (folder / "release.json").read_text()
+Path(forged, "release.json").write_text(record.replace('"epsilon": 4.0', '"epsilon": 0.1'))
+print(verify(forged).checks[0].found)
 
 # %%
 # The owner of the records sees more: the noise itself. ``centre`` is the class sums before noise,
 # which only the owner can compute. One more model gets half of the noise, and another gets none.
-# The digest in the record alone would give them away. Here we look at the noise instead, and one
-# release is enough to tell.
+# Their digests are made anew, as a forger would, so that nothing else gives them away: the noise
+# alone tells, and one release is enough.
 centre = np.array([X[y == c].sum(axis=0) for c in range(10)])
 sums, sigma = head.statistics_.class_sums, head.statistics_.sigma_sums[:, None]
 models = {"as released": head}
 for name, share in {"half of the noise": 0.5, "no noise": 0.0}.items():
     models[name] = copy.deepcopy(head)
     values = (centre + share * (sums - centre)).ravel()
-    models[name].released_ = replace(head.released_, values=values)
+    released = replace(head.released_, values=values, answers=(values,))
+    models[name].released_ = released.with_digest()
 
 grid = np.linspace(-4, 4, 200)
 figure, axes = plt.subplots(1, 3, figsize=(9, 3), sharey=True, layout="constrained")
 for ax, (name, model) in zip(axes, models.items(), strict=True):
-    found = verify(model, private=(X, y))
+    found = verify(save(model, tempfile.mkdtemp()), private=(X, y))
     noise = [check for check in found.checks if check.name == "scale of the noise"]
     print(f"{name:<18} {noise[0].verdict}  {noise[0].found}")
     deviates = (model.statistics_.class_sums - centre) / sigma

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import validate_data
 
 from ._parameters import check_no_mask
+from .labels import plain
 from .rows import REFUSED, Rows, check_sizes, in_memory
 
 
@@ -143,13 +144,7 @@ def complete_labels(y: Any) -> Any:
     # Labels that are not passed at all are scikit-learn's to refuse.
     if y is not None:
         check_complete("y", y, "drop those records, or give them another label")
-    return fixed_width(y)
-
-
-def fixed_width(labels: Any) -> Any:
-    """Labels of NumPy's ``StringDType`` as objects, as scikit-learn takes no others of them."""
-    kind = getattr(getattr(labels, "dtype", None), "kind", "")
-    return labels.astype(object) if kind == "T" else labels
+    return plain(y)
 
 
 def check_complete(name: str, values: Any, remedy: str) -> None:

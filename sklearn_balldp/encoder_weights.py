@@ -6,14 +6,12 @@ carries weights, or ``hf://OWNER/NAME`` on the model hub, which is asked for not
 
 import hashlib
 import importlib.util
-import re
-import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
 
-from ._validation import caller_level
+from .hub import HUB, from_hub, hub_name
 from .pointers import unfetched
 from .text import one_line
 
@@ -25,11 +23,7 @@ _REVISION = "c9745ed1d9f207416be6d2e6f8de32d1f16199bf"
 _WEIGHTS = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 #: A file that every folder of a sentence-transformers model has.
 _MARK = "modules.json"
-_HUB = re.compile(r"hf://(?P<name>[\w-][\w.-]*/[\w-][\w.-]*)(?:@(?P<revision>[\w./-]+))?")
 _MODEL_FILES = ("*.json", "*.txt", "*.model", "*.safetensors")
-_OTHER_FORMATS = ("onnx/*", "openvino/*")
-# Seconds that the hub has to answer.
-_PATIENCE = 5.0
 
 
 def located(name: str, *, download: bool = True) -> Path:
@@ -69,7 +63,7 @@ def located(name: str, *, download: bool = True) -> Path:
         return path
     if package := _of_package(name):
         return package
-    on_hub = f"hf://{name}" if _HUB.fullmatch(f"hf://{name}") else "hf://OWNER/NAME"
+    on_hub = f"hf://{name}" if HUB.fullmatch(f"hf://{name}") else "hf://OWNER/NAME"
     raise ValueError(
         f"encoder {name!r} is no folder here, and no installed package that carries weights: "
         f"install or name one, or say {on_hub} to take it from the model hub."
@@ -84,50 +78,6 @@ def _expanded(name: str) -> Path:
         raise ValueError(
             f"encoder {name!r}: {home} is nobody's home on this machine; write its place in full."
         ) from None
-
-
-def hub_name(name: str) -> tuple[str, str | None] | None:
-    """OWNER/NAME and revision of ``hf://OWNER/NAME[@REVISION]``; None for any other name."""
-    match = _HUB.fullmatch(name)
-    if match is None and name.startswith("hf:"):
-        raise ValueError(f"{name!r}: a name on the hub reads hf://OWNER/NAME, or with @REVISION.")
-    return None if match is None else (match["name"], match["revision"])
-
-
-def from_hub(
-    name: str, revision: str | None, files: Sequence[str], *, download: bool = True
-) -> Path:
-    """Folder of these files of a repository of the hub, or else of its cache.
-
-    The hub is asked once, for a few seconds. A ValueError if neither has them.
-    """
-    try:
-        from huggingface_hub import HfApi, snapshot_download
-    except ImportError:
-        raise ValueError(f"hf://{name} needs huggingface_hub; pip install it") from None
-    patterns = {"allow_patterns": list(files), "ignore_patterns": list(_OTHER_FORMATS)}
-    fetch = partial(snapshot_download, name, revision=revision, **patterns)
-    reason = "none was tried"
-    try:
-        if download:
-            # Asked first, as a download would try again and again.
-            HfApi().model_info(name, revision=revision, timeout=_PATIENCE)
-            return Path(fetch())
-    except Exception as error:
-        # Whatever is wrong with the network or the name.
-        reason = type(error).__name__
-    try:
-        folder = Path(fetch(local_files_only=True))
-    except (OSError, ValueError):
-        raise ValueError(
-            f"hf://{name} is not in the hub's cache, and no download: {reason}"
-        ) from None
-    if download:
-        warnings.warn(
-            f"hf://{name}: the hub did not answer ({reason}), and the copy in its cache is taken.",
-            stacklevel=caller_level(),
-        )
-    return folder
 
 
 def _of_hub(name: str, revision: str | None, download: bool) -> Path:

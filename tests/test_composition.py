@@ -112,6 +112,7 @@ class Hidden:
             raise ImportError(name)
 
 sys.meta_path.insert(0, Hidden())
+import tempfile
 import numpy as np
 import sklearn_balldp as own
 from sklearn_balldp import edits
@@ -129,9 +130,10 @@ for head in (
     own.BallDPRidgePrototype(), own.BallDPLinearDiscriminant(),
 ):
     head.set_params(epsilon=4.0, radius=0.5).fit(X, y)
-    assert not own.verify(head, head.release_.to_dict()).failed
+    with tempfile.TemporaryDirectory() as place:
+        assert not own.verify(own.publish.save(head, place)).failed
     assert head.to_sklearn().predict(X).shape == y.shape
-    assert own.publish.card(head).to_html()
+    assert own.publish.card(head)
 """
 
 

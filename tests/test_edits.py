@@ -14,6 +14,7 @@ from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer
+from verdicts import verified
 
 from benchmarks.edits import nearest_of_label
 from sklearn_balldp import (
@@ -21,7 +22,6 @@ from sklearn_balldp import (
     BallDPRidgePrototype,
     RadiusPolicy,
     publish,
-    verify,
 )
 from sklearn_balldp.distances import edit_quantile
 from sklearn_balldp.edits import CITIES, KINDS, NAMES, edit_pairs
@@ -225,7 +225,7 @@ def test_the_release_says_what_it_hides(private):
     assert 0.951 <= release.radius_hides < 0.96
     assert "95.2 % of the 400 given edits" in str(release)
     assert "which covers 95.2 % of the 400 given edits" in str(publish.card(release))
-    assert "95.2 % of the 400 given edits" in str(verify(head))
+    assert "95.2 % of the 400 given edits" in str(verified(head))
     assert Release.from_dict(release.to_dict()) == release
     alone = policy.fit(before, after)
     assert alone.radius_ == release.radius
@@ -310,7 +310,7 @@ def test_records_are_covered_where_all_of_their_pairs_are():
         share = "33.3 %" if coverage == "pairs" else "66.6 %"
         assert f"given edits, and all of them for {share} of the records" in str(release)
         assert Release.from_dict(json.loads(json.dumps(release.to_dict()))) == release
-        assert not verify(head).failed
+        assert not verified(head).failed
         within = np.linalg.norm(rows - after, axis=1) <= release.radius + 1e-8
         assert release.radius_hides == pytest.approx(within.mean())
         whole = within.reshape(3, 4).all(axis=1)
@@ -325,7 +325,7 @@ def test_without_numbers_nothing_is_said_of_records():
     release = head.fit(before, y, X_public=before, y_public=after).release_
     assert release.radius_hides_records is None
     assert policy.fit(before, after).choice_.hidden_records is None
-    for text in (str(release), str(publish.card(release)), str(verify(head))):
+    for text in (str(release), str(publish.card(release)), str(verified(head))):
         assert "given edits" in text
         assert "all of them for" not in text
     policy.set_params(coverage="records")

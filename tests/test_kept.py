@@ -16,6 +16,7 @@ from unittest.mock import patch
 
 import numpy as np
 import pytest
+from verdicts import verified
 
 from sklearn_balldp import (
     BallDPLinearDiscriminant,
@@ -25,12 +26,11 @@ from sklearn_balldp import (
     GradientPerturbation,
     OutputPerturbation,
     RadiusPolicy,
-    verify,
 )
 from sklearn_balldp.mechanisms import settings
 from sklearn_balldp.privacy import Release, rounding
 from sklearn_balldp.publish import load, save
-from sklearn_balldp.publish.files import README
+from sklearn_balldp.publish.files import CARD, README
 from sklearn_balldp.publish.model import Published
 
 KEPT = Path(__file__).parent / "kept"
@@ -84,7 +84,7 @@ def rows_of(kind):
 
 
 def verdicts(model, private=None):
-    return {check.name: check.verdict for check in verify(model, private=private).checks}
+    return {check.name: check.verdict for check in verified(model, private=private).checks}
 
 
 def test_every_kind_is_kept():
@@ -188,10 +188,10 @@ def test_another_rule_cannot_be_replayed_and_the_version_to_ask_is_named(loaded)
     model = loaded["descent_moment"]
     assert verdicts(model)["transcript"] == "PASS"
     with changed("WHITENING"):
-        checks = verify(model).checks
+        checks = verified(model).checks
     [line] = [check for check in checks if check.name == "transcript"]
     assert line.verdict == "CANNOT CHECK"
-    assert verify(model).release.version in line.found
+    assert verified(model).release.version in line.found
 
 
 def make():
@@ -210,6 +210,7 @@ def make():
                 kept = kind.startswith("descent")
                 folder = save(head, Path(place) / kind, transcript=kept)
                 (folder / README).unlink()
+                (folder / CARD).unlink()
                 shutil.copytree(folder, KEPT / kind)
 
 

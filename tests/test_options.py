@@ -126,7 +126,8 @@ def test_a_value_is_no_option():
     ("message", "shown"),
     [
         ("one is named (encoder=).", "one is named (--encoder)."),
-        ("folder='a b' exists (force=True).", "--out 'a b' exists (--force)."),
+        ("folder='a b' exists.", "--out 'a b' exists."),
+        ("keep_transcript='a b' exists.", "--keep-transcript 'a b' exists."),
         ("this fit was given no groups=: it", "this fit was given no --owner: it"),
         ("private=data.npz is no file", "--private data.npz is no file"),
         ("epsilon=2 at group=3", "epsilon=2 at group=3"),

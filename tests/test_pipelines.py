@@ -33,12 +33,12 @@ from sklearn_balldp.encoders import ImageEncoder, SentenceEncoder
 from sklearn_balldp.pipelines import (
     LEARN_NOTHING,
     ROW_WISE_ONCE_FITTED,
+    DenseRows,
     RowWise,
     beyond_row,
     heads_of,
     parts_of,
 )
-from sklearn_balldp.rows import DenseRows
 
 RNG = np.random.default_rng(0)
 N, D = 40, 10

@@ -28,8 +28,9 @@ from sklearn_balldp import BallDPLogisticRegression, BallDPRidgePrototype
 from sklearn_balldp.command import job, main, predict
 from sklearn_balldp.command.records import Columns, InputError, read
 from sklearn_balldp.encoders import ImageEncoder, SentenceEncoder
+from sklearn_balldp.pipelines import DenseRows
 from sklearn_balldp.publish import load, save
-from sklearn_balldp.rows import DenseRows, from_parquet
+from sklearn_balldp.rows import from_parquet
 
 # Notes of the command go through Python's warnings.
 pytestmark = pytest.mark.filterwarnings("default")

@@ -164,9 +164,9 @@ def test_nothing_fetches_the_package_by_its_name(tmp_path):
     built = {"_build", "auto_examples"}
     texts = {p: p.read_text("utf-8") for p in paths if p.suffix in TEXTS and not built & {*p.parts}}
     assert not {path: FETCHED.findall(text) for path, text in texts.items() if FETCHED.search(text)}
-    readme = texts[tmp_path / "model" / "README.md"]
+    readme, card = (texts[tmp_path / "model" / f"{name}.md"] for name in ("README", "CARD"))
     assert "the address of the\nsource of sklearn_balldp" in readme
-    assert f"by sklearn\\_balldp {sklearn_balldp.__version__}" in readme
+    assert f"by sklearn\\_balldp {sklearn_balldp.__version__}" in card
     assert FETCHED.search("pip install -U 'sklearn_balldp[text]'")
     assert not FETCHED.search("pip install . && balldp demo")
 

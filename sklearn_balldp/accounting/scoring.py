@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .._validation import fixed_width
+from ..labels import plain
 from ..pipelines import heads_of, is_search
 from ..privacy.gaussian import mu_from_budget
 from ..privacy.noise import Noise, RandomState, check_random_state, grid_slack
@@ -88,7 +88,7 @@ def accuracy_of(estimator: Any, X: ArrayLike, y: ArrayLike) -> float:
     """Without noise."""
     from sklearn.metrics import accuracy_score
 
-    return accuracy_score(fixed_width(y), estimator.predict(X))
+    return accuracy_score(plain(y), estimator.predict(X))
 
 
 def _beside_heads(estimator: Any) -> list[str]:

@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import Any
 
 from ..text import one_line
-from .options import check_files, in_options, parsed, prints, resumed
+from .options import check_files, in_options, parsed, prints, report, resumed
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -49,7 +49,7 @@ def _run(options: argparse.Namespace) -> int:
         verdict = getattr(module, options.command)(options)
         if verdict is not None:
             status = int(verdict.failed)
-            print(in_options(str(verdict)), flush=True)
+            print(report(verdict), flush=True)
         return status
     except BrokenPipeError:
         # Whoever reads has seen enough; but a model may not have been written.

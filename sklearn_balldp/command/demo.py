@@ -16,9 +16,9 @@ from ..datasets import load_messages
 from ..heads import BallDPLogisticRegression
 from ..publish import save, verify
 from ..publish.card import candidates_of
-from ..publish.files import check_place, written_as_a_whole
+from ..publish.files import check_new, written_as_a_whole
 from ..text import percent
-from .options import InputError, in_options
+from .options import report
 
 #: The smallest shows what a ball saves, the largest that little is left to save.
 EPSILONS = (0.25, 1.0, 4.0)
@@ -29,10 +29,9 @@ RELEASES = 5
 CANDIDATES = 10
 README, PICTURE, MODEL = "README.txt", "accuracy.png", "model"
 MESSAGES, NEW = "messages.csv", "new.csv"
-FILES = {README, PICTURE, MODEL, MESSAGES, NEW}
-_MARK = "Written by `balldp demo`, which replaces this folder when it runs again.\n"
 _CONTENT = f"""\
-{_MARK}
+Written by `balldp demo`:
+
 {PICTURE}  test accuracy of a ball, of standard DP and without noise
 {MESSAGES}  real messages of a bank's customers, their topics and embeddings (BANKING77 by PolyAI,
               CC BY 4.0); they are public, and stand for private ones
@@ -45,7 +44,7 @@ _ENCODER = "sentence-transformers/all-MiniLM-L6-v2, rounded to eight bits"
 def demo(options: argparse.Namespace) -> None:
     """Compare the promises, write a model as it would be published, and check it."""
     place = options.out
-    _check_replaceable(place)
+    check_new(place)
     data = load_messages()
     print(
         f"Records   {len(data.X_train)} messages of a bank's customers (BANKING77), on "
@@ -61,7 +60,7 @@ def demo(options: argparse.Namespace) -> None:
     ceiling = float(plain.score(data.X_test, data.y_test))
     _print_scores(scores, ceiling)
     _print_promise(chosen)
-    with written_as_a_whole(place, FILES) as folder:
+    with written_as_a_whole(place) as folder:
         (folder / README).write_text(_CONTENT, encoding="utf-8")
         _draw(scores, ceiling, folder / PICTURE)
         _write_messages(data, folder)
@@ -72,7 +71,7 @@ def demo(options: argparse.Namespace) -> None:
         f"{place / NEW},\n"
         f"          {place / README} and the folder {place / MODEL} (the ball at epsilon "
         f"{CHOSEN:g})\n"
-        f"Checked   balldp verify {model}\n\n{in_options(str(verify(place / MODEL)))}\n\n"
+        f"Checked   balldp verify {model}\n\n{report(verify(place / MODEL))}\n\n"
         f"Next      balldp predict {model} {new} --out labelled.csv\n"
         f"          balldp train {messages} --embedding embedding --label topic "
         f"--radius {RADIUS:g} --epsilon 2 --out model\n"
@@ -80,17 +79,6 @@ def demo(options: argparse.Namespace) -> None:
         "          with an encoder (the extra text), --text message in place of --embedding "
         "embedding"
     )
-
-
-def _check_replaceable(folder: Path) -> None:
-    """Only a folder that is empty, or that a demo wrote, may be written into."""
-    check_place(folder)
-    if not folder.exists() and not folder.is_symlink():
-        return
-    names = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
-    ours = names == FILES and (folder / README).read_text("utf-8", "replace").startswith(_MARK)
-    if folder.is_symlink() or not (ours or (folder.is_dir() and not names)):
-        raise InputError(f"--out {folder} exists, and is no demo's alone; name another folder.")
 
 
 def _compared(data: Bunch) -> tuple[dict[str, dict[float, Any]], BallDPLogisticRegression]:

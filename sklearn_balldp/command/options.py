@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ..pointers import unfetched
+from ..verdicts import CANNOT_CHECK, FAIL, PASS, WEAK
 
 #: What ``--head`` takes, and the class that it stands for.
 HEADS = {
@@ -28,9 +29,9 @@ PARAMETERS = {
     "cache_dir": "--cache",
     "encoder": "--encoder",
     "folder": "--out",
-    "force": "--force",
     "groups": "--owner",
     "max_length": "--max-length",
+    "keep_transcript": "--keep-transcript",
     "private": "--private",
     "weights": "--encoder",
 }
@@ -38,13 +39,13 @@ PARAMETERS = {
 _READ = {
     "model": "",
     "file": "",
-    "release": "",
     "public": "--public ",
     "classes": "--classes ",
     "private": "--private ",
-    "kept_transcript": "--kept-transcript ",
     "earlier": "--earlier ",
 }
+# Codes of terminals: green, yellow, red and grey.
+_COLOURS = {PASS: 32, WEAK: 33, FAIL: 31, CANNOT_CHECK: 90}
 _VERIFY = """\
 Each line says PASS, FAIL, WEAK or CANNOT CHECK, with what was found and what it rests on. The exit
 status is 0 without a FAIL, 1 with one, 2 if something could not be read. A check can refute a
@@ -63,7 +64,7 @@ class InputError(ValueError):
 
 def of_demo(parser: argparse.ArgumentParser) -> None:
     """Options of demo."""
-    folder = "folder to make, or to make again (default: balldp-demo)"
+    folder = "folder to make, or an empty one (default: balldp-demo)"
     parser.add_argument("--out", type=Path, default=Path("balldp-demo"), metavar="DIR", help=folder)
 
 
@@ -114,13 +115,12 @@ def of_train(parser: argparse.ArgumentParser) -> None:
     of_plan(parser)
     add = parser.add_argument
     add("--out", type=Path, required=True, metavar="DIR", help="folder to make, or an empty one")
-    add("--force", action="store_true", help="replace a model in that folder")
     ledger = "count the fit in this file, which is made if it is missing, and keep its limit"
     add("--ledger", type=Path, metavar="FILE", help=ledger)
     limit = "the largest total epsilon of a new ledger, at the radius of this fit"
     add("--limit", type=float, metavar="EPSILON", help=limit)
-    steps = "keep the noisy steps beside the folder, to test the noise later"
-    add("--keep-transcript", type=Path, metavar="FILE.npz", help=steps)
+    steps = "the same folder with the noisy steps, for you alone, to test the noise later"
+    add("--keep-transcript", type=Path, metavar="DIR", help=steps)
     anyway = "train even where the plan says that every class may be lost in the noise"
     add("--anyway", action="store_true", help=anyway)
 
@@ -134,19 +134,13 @@ def of_verify(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     add = parser.add_argument
     add("model", metavar="MODEL", help="its folder, or hf://OWNER/NAME")
-    record = "its record, written from release_.to_dict() (default: the one in the folder)"
-    add("release", metavar="RELEASE.json", nargs="?", help=record)
     rows = "the private records, arrays X and y (and groups), to test the noise itself"
     add("--private", metavar="DATA.npz", help=rows)
-    steps = "what train --keep-transcript kept, to test the noise on the steps of a descent"
-    add("--kept-transcript", type=Path, metavar="FILE.npz", help=steps)
     earlier = "an earlier release from the same records, to find noise that was used again; may be "
     earlier += "given several times"
     add("--earlier", metavar="MODEL", action="append", default=[], help=earlier)
     weights = "weights that embed the private records, which you trust"
     add("--encoder", metavar="NAME|FOLDER", help=weights)
-    page = "write the card and the lines that are for everybody as a page"
-    add("--html", metavar="FILE", type=Path, help=page)
 
 
 def of_predict(parser: argparse.ArgumentParser) -> None:
@@ -242,10 +236,6 @@ def check_files(options: argparse.Namespace) -> None:
         check_new(options.out, "--out")
         if options.out.suffix.lower() not in (".csv", ".tsv"):
             raise InputError(f"--out {options.out} must end in .csv or .tsv.")
-    if given.get("keep_transcript") is not None:
-        check_new(options.keep_transcript, "--keep-transcript")
-    if given.get("html") is not None and not options.html.is_file():
-        check_new(options.html, "--html")
     for name, option in _READ.items():
         value = given.get(name)
         for path in value if isinstance(value, list) else [value]:
@@ -291,6 +281,18 @@ def in_options(message: str) -> str:
         return PARAMETERS[match[1]] + (" " if match[2] else "")
 
     return re.sub(rf"\b({'|'.join(PARAMETERS)})=(?:True\b|(?=([\w'\"]?)))", option, message)
+
+
+def report(verdict: object) -> str:
+    """A report of checks, with colours where a person reads it on a terminal."""
+    text, terminal = in_options(str(verdict)), sys.stdout is not None and sys.stdout.isatty()
+    # An older terminal of Windows would show the codes.
+    able = os.name != "nt" or "WT_SESSION" in os.environ
+    if not (terminal and able) or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+        return text
+    # No line of a report begins with what a stranger wrote.
+    words = re.compile(rf"^({'|'.join(_COLOURS)})(?=  )", re.MULTILINE)
+    return words.sub(lambda word: f"\x1b[{_COLOURS[word[1]]}m{word[1]}\x1b[0m", text)
 
 
 def resumed(options: argparse.Namespace) -> str:

@@ -1,25 +1,10 @@
-"""``balldp plan``: what a fit would release, in words for its owner's terminal."""
+"""``balldp plan``: what train would do, without doing it."""
 
 import argparse
-import math
 
-import numpy as np
-from numpy.typing import NDArray
-
-from ..encoders import BaseEncoder
-from ..heads.plan import AT_RISK, LOST
-from ..privacy.release import Release
 from ..progress import shown
-from ..publish.card import NOTHING_HIDDEN, candidates_of, down, up
-from ..text import one_line, percent
-from .job import Job, prepare
-from .options import CANDIDATES
-from .public import foretold
-
-_MAX_AT_RISK = 10
-#: Seconds that are not worth a word.
-SHORT = 10.0
-_BELOW = " " * 10
+from .job import prepare
+from .outlook import describe, foretell
 
 
 def plan(options: argparse.Namespace) -> None:
@@ -28,114 +13,3 @@ def plan(options: argparse.Namespace) -> None:
     print(describe(job), flush=True)
     with shown(True):
         foretell(job)
-
-
-def describe(job: Job) -> str:
-    """The plan in words: for the owner's terminal, as it counts private records."""
-    release, records = job.plan.release, job.records
-    lines = [f"Records   {len(records.X):,} in {release.n_classes} classes"]
-    if records.n_dropped:
-        lines.append(
-            f"{_BELOW}{records.n_dropped:,} lacked something and are left out; whether a record "
-            "did is not hidden"
-        )
-    if records.n_repeated:
-        lines.append(f"{_BELOW}{records.n_repeated:,} repeat an earlier one; all are kept")
-    if records.owners is not None:
-        lines.append(f"Owners    {release.n_units:,}; all records of one are hidden together")
-    anywhere = release.radius >= 2.0
-    distance = "any distance" if anywhere else down(release.radius)
-    certificate = percent(release.certificate(1.0 / CANDIDATES))
-    lines += [
-        f"Radius    {distance} between unit rows: it hides {_hidden(release, anywhere)}",
-        f"Promise   epsilon {up(release.epsilon)}, delta {release.delta:g}, labels "
-        f"{release.labels}",
-        f"{_BELOW}who knows all else, and holds {CANDIDATES} equally likely "
-        f"{candidates_of(release)},",
-        f"{_BELOW}names the right one with probability {certificate} at most",
-        *_at_risk(job),
-    ]
-    lines += _time(job)
-    if release.guarantee().advantage > NOTHING_HIDDEN:
-        lines.append(f"Warning   epsilon {up(release.epsilon)} hides next to nothing: lower it")
-    return "\n".join(lines)
-
-
-def _hidden(release: Release, anywhere: bool) -> str:
-    """Which other records could stand in a record's place."""
-    protected = release.labels == "protected"
-    if release.radius_source == "edits":
-        return f"{release.hidden_edits}{', and its label' if protected else ''}"
-    if anywhere:
-        label = " and its label, which is standard DP" if protected else " of the same label"
-        return f"any other record{label}"
-    if protected:
-        return "any other record that is as close, and its label"
-    return "any other record of the same label that is as close"
-
-
-def _time(job: Job) -> list[str]:
-    """How long it takes to embed the records, and to fit, where that is no matter of seconds."""
-    parts = {"to embed the records": job.seconds, "to fit": job.seconds_of_steps}
-    named = [name for name, seconds in parts.items() if seconds is not None and seconds >= SHORT]
-    if not named and job.seconds is None:
-        return []
-    total = math.ceil(((job.seconds or 0.0) + job.seconds_of_steps) / 60.0)
-    shown = " and ".join(named) or "to embed the records and to fit"
-    return [f"Time      {max(total, 1)} min or less {shown}"]
-
-
-def all_at_risk(job: Job) -> bool:
-    """Whether every class may be lost in the noise."""
-    ratios = job.plan.class_signal_to_noise
-    return bool(ratios) and max(ratios) < AT_RISK
-
-
-def _at_risk(job: Job) -> list[str]:
-    """The classes that the noise drowns first, where labels are public."""
-    ratios, counts = job.plan.class_signal_to_noise, job.plan.class_counts
-    if not ratios or counts is None:
-        return []
-    names = np.unique(np.asarray(job.records.y))
-    order = [i for i in np.argsort(ratios).tolist() if ratios[i] < AT_RISK]
-    lines = [f"At risk   {len(order)} of {len(ratios)} classes may be lost in the noise"]
-    for i in order[:_MAX_AT_RISK]:
-        word = "likely lost" if ratios[i] < LOST else "at risk"
-        lines.append(
-            f"{_BELOW}{one_line(names[i], 40)}: {counts[i]:,} records, {word} (signal to noise at "
-            f"most {ratios[i]:.2g})"
-        )
-    return lines
-
-
-def foretell(job: Job) -> NDArray[np.floating] | None:
-    """Public rows, after the accuracy that they let expect was printed."""
-    if job.public is None:
-        return None
-    try:
-        rows = job.rows(job.public.X)
-    except (ImportError, ValueError) as error:
-        if job.seconds is not None or not isinstance(job.step, BaseEncoder):
-            raise
-        # A plan can do without.
-        print(f"Accuracy  not foretold: {one_line(error)}")
-        return None
-    print(f"Accuracy  {foretold(job.head, job.records, job.public, rows)}", flush=True)
-    return rows
-
-
-def warning(job: Job, score: float | None) -> str | None:
-    """What speaks against publishing a model: public numbers, and its score on public records."""
-    if job.plan.release.guarantee().advantage > NOTHING_HIDDEN:
-        return "the model hides next to nothing: lower epsilon before you publish one."
-    ratios = job.plan.class_signal_to_noise or (max(job.plan.signal_to_noise, default=math.inf),)
-    lost = sum(ratio < LOST for ratio in ratios) > len(ratios) / 2
-    if score is not None and job.public is not None:
-        counts = np.unique(np.asarray(job.public.y), return_counts=True)[1]
-        lost = lost or bool(score <= counts.max() / counts.sum())
-    if not lost:
-        return None
-    return (
-        "the noise may drown most of the model: more records, a larger epsilon or a smaller radius "
-        "help; see docs/troubleshooting."
-    )

@@ -20,8 +20,7 @@ from ..encoder_name import same_encoder
 from ..encoder_weights import DEFAULT, PACKAGE
 from ..encoders import SentenceEncoder, installed
 from ..pipelines import ModelParts, parts_of
-from ..publish.folder import kind_of, loaded
-from ..publish.model import Published
+from ..publish.model import Published, loaded
 from ..publish.steps import encoder_for
 from ..text import one_line
 from .files import Columns, Table
@@ -111,7 +110,7 @@ def _records(
 
     An error says so where the model takes embeddings.
     """
-    kind = {"texts": "text", "images": "image", "rows": "embedding"}[kind_of(published)]
+    kind = {"texts": "text", "images": "image", "rows": "embedding"}[published.kind]
     columns = Columns(**{kind: options.column or published.column or kind})
     try:
         return new_records(options.file, columns, alone=options.column is None)

@@ -1,23 +1,23 @@
 """``balldp train``: from a file of private records to a folder to publish."""
 
 import argparse
+from pathlib import Path
 
 import numpy as np
 from sklearn.pipeline import Pipeline
 
 from ..progress import shown
 from ..publish import save
-from ..publish.saving import check_writable
+from ..publish.files import check_new
 from .job import prepare
 from .ledger import Account
-from .options import InputError, new_file
-from .plan import all_at_risk, describe, foretell, warning
+from .options import InputError
+from .outlook import all_at_risk, describe, foretell, warning
 
 
 def train(options: argparse.Namespace) -> None:
     """Plan, fit, and write the folder."""
-    check_writable(options.out, options.force)
-    transcript = options.keep_transcript
+    _check_places(options.out, options.keep_transcript)
     account = Account.opened(options)
     job = prepare(options, None if account is None else account.check)
     print(describe(job), flush=True)
@@ -37,7 +37,7 @@ def train(options: argparse.Namespace) -> None:
     job.head.set_params(accountant=accountant)
     job.head.fit(rows, job.records.y, **job.records.groups)
     model = Pipeline([("rows", job.step), ("head", job.head)])
-    folder = save(model, options.out, force=options.force, column=job.column)
+    folder = save(model, options.out, column=job.column)
     options.written = True
     score = None
     if job.public is not None and public is not None:
@@ -47,15 +47,27 @@ def train(options: argparse.Namespace) -> None:
     print(f"Wrote     {folder} ({size / 1e6:.1f} MB)")
     if account is not None:
         print(account)
-    if transcript is not None:
-        with new_file(transcript) as part, part.open("wb") as file:
-            np.savez(file, **vars(job.head.transcript_))
-        note = "the transcript, for you alone: balldp verify --kept-transcript"
-        print(f"          {transcript}, {note}")
+    if options.keep_transcript is not None:
+        place = save(model, options.keep_transcript, transcript=True, column=job.column)
+        print(f"          {place}, with the noisy steps, for you alone: balldp verify {place}")
     odd = warning(job, score)
     print(
         f"Warning   {odd}" if odd else f"Next      balldp verify {folder}; hf upload NAME {folder}"
     )
+
+
+def _check_places(out: Path, transcript: Path | None) -> None:
+    """An error unless both folders can be made, before a record is read."""
+    check_new(out)
+    if transcript is None:
+        return
+    check_new(transcript, "keep_transcript")
+    one, other = out.absolute(), transcript.absolute()
+    if one == other or one in other.parents or other in one.parents:
+        raise InputError(
+            f"--keep-transcript {transcript} and --out {out} must lie beside each other: whoever "
+            "receives the model would get both."
+        )
 
 
 def interrupted(options: argparse.Namespace) -> str:

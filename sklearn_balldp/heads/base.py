@@ -33,11 +33,11 @@ from .._validation import (
     all_or_nothing,
     check_complete,
     complete_labels,
-    fixed_width,
     validated,
 )
 from ..accounting.accountant import check_accountant
 from ..adjacency import DOMAINS, METRICS
+from ..labels import fault_of, plain
 from ..mechanisms import Mechanism, Records
 from ..pipelines import Head
 from ..privacy.noise import Noise, check_random_state
@@ -273,12 +273,13 @@ class BaseBallDPClassifier(Head, ClassifierMixin, BaseEstimator, metaclass=ABCMe
         check_complete("classes", listed, "leave them out")
         declared = classes = np.empty(0)
         with contextlib.suppress(TypeError, ValueError):
-            declared = fixed_width(np.asarray(listed))
+            declared = np.asarray(plain(listed))
             classes = np.unique(declared)
         if declared.ndim != 1 or len(classes) < 2:
             raise ValueError(
                 f"classes must list at least 2 labels of one type, got {self.classes!r}."
             )
+        _check_labels("classes", classes)
         return classes
 
     # The fit.
@@ -625,6 +626,7 @@ class BaseBallDPClassifier(Head, ClassifierMixin, BaseEstimator, metaclass=ABCMe
                     "y holds 1 class; a classifier needs at least 2 classes (pass classes=[...] "
                     "to declare labels that are absent from y)."
                 )
+            _check_labels("y", classes)
         else:
             declared = False
             with contextlib.suppress(TypeError, np.exceptions.DTypePromotionError):
@@ -679,7 +681,7 @@ class BaseBallDPClassifier(Head, ClassifierMixin, BaseEstimator, metaclass=ABCMe
         float
             Of private rows it is private information, and no part of the release.
         """
-        return super().score(X, fixed_width(y), sample_weight)
+        return super().score(X, plain(y), sample_weight)
 
     def to_sklearn(self, *, project: bool = True) -> Any:
         """The released model as plain scikit-learn, for a place where this package is not.
@@ -716,3 +718,10 @@ class BaseBallDPClassifier(Head, ClassifierMixin, BaseEstimator, metaclass=ABCMe
         # Noise calibrated to a handful of records rightly drowns them.
         tags.classifier_tags.poor_score = True
         return tags
+
+
+def _check_labels(name: str, classes: NDArray[Any]) -> None:
+    """Raise a ValueError for classes that no folder holds, before anything is charged for them."""
+    fault = fault_of(classes)
+    if fault is not None:
+        raise ValueError(f"{name} holds labels {fault}.")

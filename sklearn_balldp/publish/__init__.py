@@ -1,7 +1,7 @@
 """A model to publish, and checks of one that somebody else published."""
 
 from .card import card
-from .folder import load
+from .model import load
 from .saving import save
 from .verify import Verdict, verify
 

@@ -4,21 +4,17 @@ It is one Markdown text. What depends on the release is worded once, in :func:`_
 where it may be a stranger's.
 """
 
-import html
 import math
 import re
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Any
-
-from markdown_it import MarkdownIt
 
 from .._parameters import LEAST, MOST
 from ..pipelines import parts_of
 from ..privacy.noise import EXACT_SAMPLER, SEEDED_SAMPLER
 from ..privacy.release import Release
 from ..text import DOWN, UP, one_line, percent, rounded
-from .steps import Step, any_step
+from .steps import Step, step_of
 
 #: Numbers of candidates of the certificates.
 CANDIDATES = (2, 10, 100)
@@ -31,64 +27,20 @@ SAMPLERS = {
 }
 #: Advantage of an attacker above which a release hides next to nothing.
 NOTHING_HIDDEN = 0.99
-#: Markdown as the pages read it: tags in it stay text.
-MARKDOWN = MarkdownIt("commonmark", {"html": False}).enable("table")
 # Marks that Markdown, or what hubs add to it (links of bare addresses, formulas), acts on.
 _MARKS = re.compile(r"[\\`*_<>\[\]|&~$@]|:(?=//)|(?<=www)\.", re.IGNORECASE)
-_STYLE = (
-    "body{font:15px/1.4 system-ui,sans-serif;max-width:46em;margin:1.5em auto;padding:0 1em;"
-    "color:#222}h1{font-size:1.4em;margin:0 0 .4em}h2{font-size:1.05em;margin:1em 0 .2em}"
-    "p,ul{margin:.2em 0}ul{padding-left:1.2em}table{border-collapse:collapse;margin:.4em 0;"
-    "display:block;overflow-x:auto;font-size:.92em}th,td{border-bottom:1px solid #ccc;"
-    "padding:.15em .6em;text-align:right}td:first-child,th:first-child{text-align:left}"
-    "@media(prefers-color-scheme:dark){body{background:#1b1b1d;color:#ddd}th,td{border-color:#555}}"
-)
 
 
 class Card(str):
-    """A release in plain words: a text in Markdown, which can be shown as HTML.
+    """A release in plain words: a text in Markdown, which notebooks show as a page.
 
-    Made by :func:`.card`. Notebooks show it as a page.
+    Made by :func:`.card`.
     """
 
     __slots__ = ()
 
-    def to_html(self) -> str:
-        """Write the card as one page of HTML.
-
-        Returns
-        -------
-        str
-            A document of its own.
-        """
-        title = html.escape(self.partition("\n")[0].lstrip("# "))
-        return (
-            "<!DOCTYPE html>\n<html lang='en'><head><meta charset='utf-8'>"
-            "<meta name='viewport' content='width=device-width'>"
-            f"<title>{title}</title><style>{_STYLE}</style></head>\n"
-            f"<body>\n{MARKDOWN.render(self)}</body></html>\n"
-        )
-
-    def save(self, path: str | Path) -> None:
-        """Write the card as Markdown or HTML, by the ending of the file's name.
-
-        Parameters
-        ----------
-        path : str or path-like
-            Name that ends in ``.md`` or ``.html``.
-
-        Raises
-        ------
-        ValueError
-            If it ends otherwise.
-        """
-        path = Path(path)
-        if path.suffix not in (".md", ".html"):
-            raise ValueError(f"path={str(path)!r} must end in .md or .html.")
-        path.write_text(self.to_html() if path.suffix == ".html" else self, encoding="utf-8")
-
-    def _repr_html_(self) -> str:
-        return self.to_html()
+    def _repr_markdown_(self) -> str:
+        return str(self)
 
 
 def marked(text: object) -> str:
@@ -121,13 +73,13 @@ def card(model: Any, audit: Any = None) -> Card:
     Returns
     -------
     Card
-        A text (``str``) in Markdown. ``to_html()`` is the same as a page, which notebooks show, and
-        ``save(path)`` writes ``.md`` or ``.html``, by the ending of the name.
+        A text (``str``) in Markdown, which notebooks show as a page.
 
     Raises
     ------
     ValueError
-        If the model is no fitted Ball-DP head.
+        If the model is no fitted Ball-DP head, or a step before it is of no kind that can be
+        published.
 
     References
     ----------
@@ -152,7 +104,7 @@ def card(model: Any, audit: Any = None) -> Card:
             f"model: expected a fitted Ball-DP head, a Pipeline that ends in one, or a Release; "
             f"got {type(model).__name__}."
         )
-    steps = {name: any_step(name, step) for name, step in parts.steps}
+    steps = {name: step for name, live in parts.steps if (step := step_of(live)) is not None}
     return card_text(release, steps, release.matches(model), audit, parts.beyond_rows)
 
 
@@ -304,7 +256,7 @@ def _other(release: Release, near: str) -> str:
 def _distance(release: Release, steps: Mapping[str, Step] | None) -> str:
     """Which distance the radius is one of."""
     # Without a model nobody knows whether steps come before the head.
-    alone = steps is not None and not _acting(steps)
+    alone = steps is not None and not steps
     as_seen = "" if alone else " as the head sees them"
     scaled = f" scaled to norm {release.norm_bound:g}" if release.domain == "sphere" else ""
     edits = f", which covers {release.hidden_edits}" if release.hidden_edits else ""
@@ -374,7 +326,7 @@ def _tells(advantage: float) -> str:
 
 def _acting(steps: Mapping[str, Step]) -> dict[str, float | None]:
     """How far steps that do anything stretch distances, by their names."""
-    return {marked(name): step.stretch for name, step in steps.items() if step.kind != "none"}
+    return {marked(name): step.stretch for name, step in steps.items()}
 
 
 def _before(release: Release, steps: Mapping[str, Step] | None) -> str:

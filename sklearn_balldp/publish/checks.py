@@ -1,17 +1,19 @@
-"""Checks of a published model that need no records: whoever receives it can run them."""
+"""Checks of a published model: those that whoever receives it can run, and those of its owner."""
 
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import fields
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import helmert
 from scipy.stats import chi2
+from sklearn.pipeline import Pipeline
 
+from ..audit.noise_tests import weight_checks
 from ..encoder_name import same_encoder
 from ..heads import Released
+from ..heads.inspection import records_of
 from ..mechanisms import (
     MeanGradient,
     Minimiser,
@@ -23,7 +25,6 @@ from ..mechanisms import (
     drive,
 )
 from ..mechanisms.settings import TUNING
-from ..pipelines import ModelParts
 from ..privacy.noise import EXACT_SAMPLER
 from ..privacy.release import Release
 from ..text import one_line, percent
@@ -31,6 +32,7 @@ from ..verdicts import CANNOT_CHECK, FAIL, FALSE_ALARM, PASS, WEAK, Check
 from .card import NOTHING_HIDDEN, SAMPLERS, up
 from .folder import folder_checks
 from .model import Published
+from .steps import NamedEncoder
 
 Array = NDArray[np.float64]
 
@@ -45,57 +47,33 @@ _ROUNDING = {"float64": 1e-9, "float32": 1e-6}
 _RECORD = "all that it states is computed again"
 
 
-def checks_without_rows(
-    model: Published,
-    record: Release | Mapping[str, Any] | None = None,
-    transcript: Any = None,
-    encoder: Any = None,
-) -> tuple[list[Check], Published | None, bool]:
+def public_checks(model: Published, encoder: Any = None) -> tuple[list[Check], bool]:
     """All that needs no records, in the order of the report.
 
-    With it comes the model beside the record that was checked (None if a record contradicts
-    itself), and whether a head could have released it, so that more can be checked.
+    With it comes whether a head could have released the model, so that more can be checked.
     """
     try:
-        checked = model.beside(record)
+        record = model.record
     except (ValueError, TypeError, AttributeError, ArithmeticError, LookupError) as error:
-        return [Check("record", FAIL, str(error), _RECORD)], None, False
-    checks = [*_promise_checks(checked.record)]
-    if record is not None:
-        checks.append(_same_record(checked.record, model.record))
-    if transcript is not None:
-        if not checked.record.bound.has_transcript:
-            raise ValueError("transcript: this model is of no descent; leave it out.")
-        try:
-            checked = checked.with_transcript(transcript)
-        except ValueError as error:
-            basis = "the noisy answers to all queries"
-            return [*checks, Check("transcript", FAIL, str(error), basis)], checked, False
-    faults = checked.faults()
+        return [Check("record", FAIL, str(error), _RECORD)], False
+    checks = [*_promise_checks(record)]
+    faults = model.faults()
     if faults:
         basis = "what a head of such a record releases"
-        return [*checks, Check("model", FAIL, f"it has {'; '.join(faults)}", basis)], checked, False
-    compared = [*_parameters_checks(checked), _encoder_check(checked, encoder)]
+        return [*checks, Check("model", FAIL, f"it has {'; '.join(faults)}", basis)], False
+    compared = [*_parameters_checks(model), _encoder_check(model, encoder)]
     same = all(check.verdict != FAIL for check in compared)
     checks += [
         *compared,
-        *_publishers_checks(checked),
-        *public_checks(checked.released),
-        *_statement_checks(checked.record),
-        *folder_checks(checked, same),
+        *_publishers_checks(model),
+        *released_checks(model.released),
+        *_statement_checks(record),
+        *folder_checks(model, same),
     ]
-    return checks, checked, True
+    return checks, True
 
 
 # -- the model beside its record ------------------------------------------------------------------
-
-
-def _same_record(record: Release, models: Release) -> Check:
-    names = (field.name for field in fields(record))
-    odd = [name for name in names if getattr(record, name) != getattr(models, name)]
-    same, basis = record == models, "the record handed over"
-    differs = f"they differ in {', '.join(odd)}"
-    return Check("the model's own record", *((PASS, "equal") if same else (FAIL, differs)), basis)
 
 
 def _parameters_checks(model: Published) -> Iterator[Check]:
@@ -106,7 +84,7 @@ def _parameters_checks(model: Published) -> Iterator[Check]:
     shown = f"{record.head}, {record.n_features} features, {record.n_classes} classes"
     yield Check("model", PASS, shown, "shape, labels and counts")
     follows = isinstance(record.bound, Sums) and hasattr(model.head(), "predict_proba")
-    if follows and model.foreign is None and record.rule != TUNING:
+    if follows and record.rule != TUNING:
         shown = f"{_other_rule(record)}, and may predict otherwise than here"
         basis = "weights follow from the released sums by the rule that the record names"
         yield Check("weights", CANNOT_CHECK, shown, basis)
@@ -115,8 +93,6 @@ def _parameters_checks(model: Published) -> Iterator[Check]:
 def _encoder_check(model: Published, encoder: Any) -> Check:
     basis, recorded = "the name and revision that each of them states", model.record.encoder
     names = [step.settings["name"] for step in model.steps if step.kind == "encoder"]
-    lives = [step.live for step in model.steps if step.kind == "foreign"]
-    names += [live.identity for live in lives if hasattr(live, "identity")]
     name = (names or [None])[0] if encoder is None else getattr(encoder, "identity", None)
     same = None if None in (name, recorded) else same_encoder(name, recorded)
     if name is None and recorded is None:
@@ -134,17 +110,14 @@ def _encoder_check(model: Published, encoder: Any) -> Check:
 
 def _publishers_checks(model: Published) -> Iterator[Check]:
     """What a publisher chose freely: it moves predictions or can be read, and proves nothing."""
-    settings = model.settings
-    if model.foreign is not None:
-        settings = vars(model.foreign.released_.settings)
-    priors, lengths = settings.get("priors"), [len(t) for t in model.labels if isinstance(t, str)]
-    notes = {}
+    priors, notes = model.settings.get("priors"), {}
+    lengths = [len(t) for t in model.labels if isinstance(t, str)]
     if not (priors is None or isinstance(priors, str)):
         notes["priors"] = (
             f"priors={priors!r} move its predictions; only the publisher knows whether they follow "
             "from private rows: ask"
         )
-    if "class_embeddings" in model.arrays or settings.get("class_embeddings") is not None:
+    if "class_embeddings" in model.arrays:
         notes["class_embeddings"] = (
             "vectors of the classes are part of the model; ask where they come from: means of "
             "private rows would be published without noise"
@@ -160,23 +133,20 @@ def _publishers_checks(model: Published) -> Iterator[Check]:
         notes["labels"] = shown
     for name, shown in notes.items():
         yield Check(name, CANNOT_CHECK, shown, "nothing proves them")
-    # Numbers that a step holds may be of private rows; one that no receiver knows may do anything.
-    named = {f"{name} (step {i})": s for i, (name, s) in enumerate(model.named_steps.items(), 1)}
-    learned = [name for name, s in named.items() if s.arrays or s.kind == "foreign"]
-    lives = [(name, s.live) for name, s in named.items() if s.kind == "foreign"]
-    beyond = ModelParts(None, tuple(lives)).beyond_rows
+    # Numbers that a step holds may be of private rows.
+    named = enumerate(model.named_steps.items(), 1)
+    learned = [f"{name} (step {i})" for i, (name, step) in named if step.arrays]
     if model.steps:
-        basis = "a step that looks beyond one row, or was fitted on private rows, is not covered"
+        basis = "a step that was fitted on private rows is not covered"
         why = "only the publisher knows whether the rows of its fit were public: ask"
         shown = f"{', '.join(learned)}: {why}" if learned else "every step maps each row on its own"
-        shown += f" ({beyond})" if beyond else ""
         yield Check("preprocessing", CANNOT_CHECK if learned else PASS, shown, basis)
 
 
 # -- what follows from the answers ----------------------------------------------------------------
 
 
-def public_checks(released: Released) -> list[Check]:
+def released_checks(released: Released) -> list[Check]:
     """What released numbers alone can refute: their size, or the answers that led to them."""
     if not released.answers:
         return [size_check(released)]
@@ -395,3 +365,64 @@ def _statement_checks(record: Release) -> Iterator[Check]:
         basis = "what the record states; only the publisher knows whether a copy of the noise was "
         basis += "kept"
     yield Check("sampler", verdict, SAMPLERS[record.sampler], basis)
+
+
+# -- for the owner of the records -----------------------------------------------------------------
+
+
+def private_checks(
+    pipeline: Any, private: dict[str, Any], earlier: Iterable[Published]
+) -> Iterator[Check]:
+    """The noise itself, for the owner of the rows."""
+    steps = pipeline.steps[:-1] if isinstance(pipeline, Pipeline) else []
+    head = pipeline[-1] if steps else pipeline
+    released, X, groups = head.released_, private["X"], private.get("groups")
+
+    def of_rows(verdict: str, shown: str, basis: str) -> Check:
+        return Check("rows", verdict, shown, basis, True)
+
+    for name, step in steps:
+        basis = "the model's own steps"
+        if isinstance(step, NamedEncoder):
+            shown = f"{step.identity} made them: pass the weights that you trust (encoder=)"
+            yield of_rows(CANNOT_CHECK, shown, basis)
+            return
+        try:
+            X = step.transform(X)
+        except Exception as error:
+            # Its message may quote a record.
+            kind = type(error).__name__
+            yield of_rows(FAIL, f"the step {name} cannot transform them ({kind})", basis)
+            return
+    persons = released.release.unit == "person"
+    if persons != (groups is not None):
+        shown = "owners of the records were passed (groups), and the model was fitted without: the "
+        shown += "record hides single records. Leave them out to test the noise"
+        if persons:
+            shown = "the model was fitted with owners of the records: pass groups, as it was given"
+        yield of_rows(CANNOT_CHECK, shown, "all that the fit was given")
+        return
+    try:
+        with np.errstate(all="ignore"):
+            records = records_of(head, X, np.asarray(private["y"]), groups)
+    except (AttributeError, TypeError, ValueError) as error:
+        yield of_rows(FAIL, str(error), "the record's counts")
+        return
+    basis = "only the noise tests can tell whether these are the rows of the fit"
+    yield of_rows(PASS, f"{len(records)} records, with the record's counts", basis)
+    sound, odd = list[Released](), list[str]()
+    for other in earlier:
+        try:
+            faults = other.faults()
+        except ValueError:
+            faults = ["a record that contradicts itself"]
+        if faults:
+            odd.append(f"it has {'; '.join(faults)}")
+        else:
+            sound.append(other.released)
+    try:
+        yield from weight_checks(released, records, sound)
+    except ValueError as error:
+        yield Check("noise in the numbers", CANNOT_CHECK, str(error), "a model as it was", True)
+    for why in odd:
+        yield Check("earlier release", CANNOT_CHECK, why, "models as they were", True)

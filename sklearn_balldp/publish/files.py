@@ -8,11 +8,10 @@ line ends of another system, as a copy of a repository gets them.
 import json
 import os
 import tempfile
-from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import zip_longest
+from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -21,15 +20,28 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-from ..encoder_weights import from_hub, hub_name
+from ..hub import from_hub, hub_name
 from ..pointers import unfetched
 from ..text import one_line
 
-README, CONFIG, MODEL, RECORD = "README.md", "config.json", "model.safetensors", "release.json"
-FILES = (README, CONFIG, MODEL, RECORD)
+CARD, CONFIG, MODEL, RECORD = "CARD.md", "config.json", "model.safetensors", "release.json"
+FILES = (CARD, CONFIG, MODEL, RECORD)
+#: The publisher's own text, which is never read.
+README = "README.md"
 #: Longer files are no model of a head: the reader's memory is not a stranger's.
 _MAX_BYTES, _MAX_TEXT = 2**29, 2**24
 _FAULTS = (ValueError, TypeError, KeyError, OverflowError, RecursionError, SafetensorError)
+# Further files that are looked for, and named.
+_MAX_FURTHER = 1000
+
+
+class Differs(ValueError):
+    """A file that can be read, and is not what this version writes of what it holds."""
+
+    def __init__(self, name: str, where: str = "") -> None:
+        self.name = name
+        self.found = f"it differs from what this version writes{where and f': {where}'}"
+        super().__init__(f"{name}: {self.found}.")
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,10 +53,12 @@ class Files:
     config: dict[str, Any]
     #: The text of ``config.json``.
     config_text: str
-    #: The text of ``README.md``; None if it is no short text of this folder.
-    readme: str | None
+    #: ``CARD.md``, with line feeds as line ends; None if it is no short text of this folder.
+    card: bytes | None
     #: Names of everything in the folder.
     names: frozenset[str]
+    #: Further files, and those of folders in it, by their place.
+    further: tuple[str, ...]
 
 
 def read_folder(path: str | Path) -> Files:
@@ -54,10 +68,28 @@ def read_folder(path: str | Path) -> Files:
         record=read_json(folder / RECORD),
         config=read_json(folder / CONFIG),
         arrays=read_arrays(folder / MODEL),
-        config_text=text_of(folder / CONFIG) or "",
-        readme=text_of(folder / README),
+        config_text=(text_of(folder / CONFIG) or b"").decode("utf-8", "replace"),
+        card=text_of(folder / CARD),
         names=frozenset(path.name for path in folder.iterdir()),
+        further=tuple(islice(_further(folder), _MAX_FURTHER)),
     )
+
+
+def _further(folder: Path) -> Iterator[str]:
+    """What a folder holds beside the model and the publisher's text; links are not followed."""
+    own = {folder / name for name in (*FILES, README)}
+    for place, folders, files in os.walk(folder):
+        # What an archive of changes holds is named by its folder.
+        hidden = {name for name in folders if name.startswith(".")}
+        closed = {name for name in folders if name in hidden or Path(place, name).is_symlink()}
+        folders[:] = sorted({*folders} - closed)
+        for name in sorted([*files, *closed]):
+            path = Path(place, name)
+            linked = " (a link)" if not _is_of(path, folder) else ""
+            if linked or path not in own:
+                yield f"{path.relative_to(folder).as_posix()}{linked}"
+        if not folders and not files and not closed and Path(place) != folder:
+            yield Path(place).relative_to(folder).as_posix()
 
 
 def arrays_text(arrays: Mapping[str, NDArray[Any]]) -> bytes:
@@ -74,7 +106,7 @@ def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
     """Arrays of a safetensors file."""
     arrays, differs = _read_again(path, _body(path, _MAX_BYTES), load, arrays_text)
     if differs:
-        raise ValueError(f"{path.name} is not written as this package writes it.")
+        raise Differs(path.name)
     return dict(arrays)
 
 
@@ -84,7 +116,7 @@ def read_json(path: Path) -> dict[str, Any]:
     value, differs = _read_again(path, body, json.loads, json_text)
     if differs:
         where = difference(body.decode("utf-8", "replace"), json_text(value).decode())
-        raise ValueError(f"{path.name} is not written as this package writes it: {where}.")
+        raise Differs(path.name, where)
     if not isinstance(value, dict):
         raise ValueError(f"{path.name} holds no JSON object.")
     return value
@@ -101,10 +133,10 @@ def _read_again(
         raise ValueError(f"{path.name} cannot be read ({type(error).__name__}).") from None
 
 
-def text_of(path: Path) -> str | None:
+def text_of(path: Path) -> bytes | None:
     """A short text with line feeds as line ends; None where there is none."""
     try:
-        return _body(path, _MAX_TEXT).decode("utf-8", "replace").replace("\r\n", "\n")
+        return _body(path, _MAX_TEXT).replace(b"\r\n", b"\n")
     except ValueError:
         return None
 
@@ -112,11 +144,7 @@ def text_of(path: Path) -> str | None:
 def _body(path: Path, max_bytes: int) -> bytes:
     if not path.is_file():
         raise ValueError(f"{str(path.parent)!r} holds no {path.name}; ask for the whole folder.")
-    # The hub's cache keeps files under "blobs", and links to them under "snapshots/REVISION".
-    root = path.parent.resolve()
-    if root.parent.name == "snapshots" and root.parents[1].name.startswith("models--"):
-        root = root.parents[1]
-    if not path.resolve().is_relative_to(root):
+    if not _is_of(path, path.parent):
         raise ValueError(f"{path.name} is a link that leads out of its folder; ask for the file.")
     fault = unfetched(path)
     if fault is not None:
@@ -126,39 +154,49 @@ def _body(path: Path, max_bytes: int) -> bytes:
     return path.read_bytes()
 
 
-@contextmanager
-def written_as_a_whole(folder: Path, names: Collection[str]) -> Iterator[Path]:
-    """A new folder for these files, which take their places in the other if nothing fails.
+def _is_of(path: Path, folder: Path) -> bool:
+    """Whether a file is no link, or one that stays in its folder or repository."""
+    # The hub's cache keeps files under "blobs", and links to them under "snapshots/REVISION".
+    root = Path(os.path.realpath(folder))
+    if root.parent.name == "snapshots" and root.parents[1].name.startswith("models--"):
+        root = root.parents[1]
+    return Path(os.path.realpath(path)).is_relative_to(root)
 
-    All of them do, or none; further files of the folder stay.
-    """
+
+@contextmanager
+def written_as_a_whole(folder: Path) -> Iterator[Path]:
+    """A new folder, whose files take their places if nothing fails: all of them, or none."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     # On the disk of the folder, which may be mounted: names are taken once all files are there.
     near = folder if folder.is_dir() else folder.parent
     with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=near) as place:
-        new, old = Path(place, "new"), Path(place, "old")
+        new, moved = Path(place, "new"), list[Path]()
         new.mkdir()
         yield new
         if not folder.exists():
             os.rename(new, folder)
             return
-        old.mkdir()
         try:
-            for name in names:
-                if os.path.lexists(folder / name):
-                    os.rename(folder / name, old / name)
-                os.rename(new / name, folder / name)
+            for path in sorted(new.iterdir()):
+                os.rename(path, folder / path.name)
+                moved.append(path)
         except BaseException:
-            for name in names:
-                if not (new / name).exists():
-                    os.replace(folder / name, new / name)
-                if os.path.lexists(old / name):
-                    os.replace(old / name, folder / name)
+            for path in moved:
+                os.replace(folder / path.name, path)
             raise
 
 
-def check_place(folder: Path) -> None:
-    """A ValueError unless :func:`written_as_a_whole` finds a place there: asked beforehand."""
+def check_new(folder: Path, name: str = "folder") -> None:
+    """A ValueError unless :func:`written_as_a_whole` finds a place there: asked beforehand.
+
+    It may be an empty folder; nothing is ever overwritten. ``name`` is that of the parameter.
+    """
+    taken = folder.is_symlink() or (folder.exists() and not folder.is_dir())
+    if taken or (folder.is_dir() and any(folder.iterdir())):
+        raise ValueError(
+            f"{name}={str(folder)!r} exists, and nothing is overwritten: name another one, or an "
+            "empty folder."
+        )
     near = folder
     try:
         if not folder.is_dir():
@@ -168,13 +206,16 @@ def check_place(folder: Path) -> None:
     except OSError as error:
         reason = error.strerror or type(error).__name__
     raise ValueError(
-        f"folder={str(folder)!r} cannot be made: {near} takes no new folder ({reason}); name "
+        f"{name}={str(folder)!r} cannot be made: {near} takes no new folder ({reason}); name "
         "another one."
     )
 
 
 def difference(text: str, expected: str) -> str:
     """The first line in which two texts differ, in words."""
+    if text.rstrip("\n") == expected.rstrip("\n") and text != expected:
+        ends = [len(part) - len(part.rstrip("\n")) for part in (text, expected)]
+        return "behind its last line are {} line ends, expected {}".format(*ends)
     pairs = zip_longest(text.split("\n"), expected.split("\n"))
     for number, (line, other) in enumerate(pairs, 1):
         if line != other:
@@ -204,32 +245,6 @@ def located(path: str | Path) -> Path:
             "the model hub."
         )
     return folder
-
-
-def load_record(path: str | Path) -> dict[str, Any]:
-    """A record as written by ``json.dump(release_.to_dict(), file)``, however it is indented."""
-    path, twice = Path(path), list[str]()
-    name = f"release={str(path)!r}"
-
-    def noted(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        counts = Counter(key for key, _ in pairs)
-        twice.extend(key for key, count in counts.items() if count > 1)
-        return dict(pairs)
-
-    if not path.is_file():
-        raise ValueError(f"{name} is no file.")
-    if path.stat().st_size > _MAX_TEXT:
-        raise ValueError(f"{name} is longer than {_MAX_TEXT} bytes.")
-    try:
-        record = json.loads(path.read_bytes(), object_pairs_hook=noted)
-    except _FAULTS as error:
-        raise ValueError(f"{name} is no JSON ({type(error).__name__}).") from None
-    if twice:
-        keys = one_line(", ".join(twice))
-        raise ValueError(f"{name} holds {keys} more than once: readers may differ.")
-    if not isinstance(record, dict):
-        raise ValueError(f"{name} is no record; write release_.to_dict() into it.")
-    return record
 
 
 def load_rows(path: str | Path) -> dict[str, NDArray[Any]]:

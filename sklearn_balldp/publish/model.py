@@ -1,11 +1,9 @@
 """A published model: released arrays, their record, labels, and what predictions follow from."""
 
 import contextlib
-import copy
 import math
-import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
@@ -18,14 +16,26 @@ from sklearn.pipeline import Pipeline
 from .._parameters import MAX_CLASSES
 from ..heads import HEADS, Released, Settings
 from ..heads.inspection import head_of, rule_of
+from ..labels import as_json, from_json
+from ..labels import fault_of as labels_fault
 from ..mechanisms import MECHANISMS, OutputPerturbation, Sums, Transcript
-from ..pipelines import parts_of
+from ..pipelines import ModelParts, parts_of
 from ..privacy.digest import parameters_digest
 from ..privacy.problem import Problem
 from ..privacy.release import Release
 from ..text import one_line
-from .files import CONFIG, MODEL, RECORD, Files, arrays_text, difference, json_text, read_folder
-from .steps import KINDS, Step, any_step, fault_of, made, plain
+from .files import (
+    CONFIG,
+    MODEL,
+    RECORD,
+    Differs,
+    Files,
+    arrays_text,
+    difference,
+    json_text,
+    read_folder,
+)
+from .steps import KINDS, Step, encoder_for, fault_of, made, plain, step_of
 
 Array = NDArray[np.float64]
 #: Number of the layout of the folder.
@@ -33,8 +43,7 @@ FORMAT = 1
 #: Settings of a rule that are JSON; vectors of the classes are an array.
 SETTINGS = ("decision", "priors", "shrinkage")
 _TRANSCRIPT, _VECTORS = "transcript.", "class_embeddings"
-_MAX_STEPS, _MAX_LABEL, _MAX_COLUMN, _HUGE = 20, 1000, 100, 1e100
-_LABELS = re.compile(r"text|bool|u?int(8|16|32|64)|float(16|32|64)|datetime64\[[a-zA-Z]{1,2}\]")
+_MAX_STEPS, _MAX_COLUMN, _HUGE = 20, 100, 1e100
 _FAULTS = (ValueError, TypeError, KeyError, AttributeError, LookupError, ArithmeticError)
 
 
@@ -56,8 +65,6 @@ class Published:
     steps: tuple[Step, ...] = ()
     #: Column of a table that holds the records, as the publisher's has it.
     column: str | None = None
-    #: A fitted head of a foreign class, or by a foreign mechanism, which cannot be written.
-    foreign: Any = None
     #: The folder that it was read from.
     source: Files | None = None
 
@@ -67,6 +74,13 @@ class Published:
         return Release.from_dict(self.as_json)
 
     @property
+    def kind(self) -> str:
+        """What it labels: "texts", "images" or "rows"."""
+        first = self.steps[0] if self.steps else None
+        takes = first is not None and first.kind in ("encoder", "words")
+        return str(first.settings.get("of", "texts")) if first is not None and takes else "rows"
+
+    @property
     def encoder(self) -> Step | None:
         """The step that embeds records."""
         return next((step for step in self.steps if step.kind == "encoder"), None)
@@ -74,7 +88,7 @@ class Published:
     # -- from a fitted model, and back --------------------------------------------------------
 
     @classmethod
-    def of(cls, model: Any, name: str = "model", *, transcript: bool = True) -> "Published":
+    def of(cls, model: Any, *, transcript: bool = True) -> "Published":
         """What of a fitted head, or of a Pipeline that ends in one, is published."""
         parts = parts_of(model)
         head: Any = parts.head
@@ -82,18 +96,15 @@ class Published:
         if parts.outer_type or not isinstance(released, Released):
             may = f", and a {parts.outer_type} may publish more" if parts.outer_type else ""
             raise ValueError(
-                f"{name}: expected a fitted Ball-DP head, or a Pipeline that ends in one (of a "
+                f"model: expected a fitted Ball-DP head, or a Pipeline that ends in one (of a "
                 f"search its best_estimator_); got {type(model).__name__}{may}."
             )
-        steps = [any_step(title, step) for title, step in parts.steps]
-        names = getattr(head, "feature_names_in_", None)
-        # Behind steps the head's names are those that the steps gave.
-        columns = None if names is None or steps else np.asarray(names).tolist()
-        steps = [step for step in steps if step.kind != "none"]
-        shared: dict[str, Any] = {"columns": columns, "steps": tuple(steps)}
         record, labels = released.release, np.asarray(head.classes_)
         if not (type(head) is HEADS.get(type(head).__name__) and released.by_package):
-            return cls(record.to_dict(), labels, foreign=head, **shared)
+            raise ValueError(
+                f"model: a {type(head).__name__} by {record.mechanism} cannot be published: a "
+                "receiver knows the heads and mechanisms of this package alone."
+            )
         arrays: dict[str, NDArray[Any]] = {}
         # Of parts that lead to no arrays the line on the model says so.
         with contextlib.suppress(*_FAULTS):
@@ -112,25 +123,8 @@ class Published:
                 # Ragged answers are no array: a fault of the model, which names its shape.
                 arrays[f"{_TRANSCRIPT}gradients"] = np.empty(0)
         rule = {n: plain(getattr(settings, n)) for n in SETTINGS if n in params}
-        return cls(record.to_dict(), labels, arrays, rule, **shared)
-
-    def with_transcript(self, transcript: Any) -> "Published":
-        """The same with another transcript; a ValueError if it holds no arrays of numbers."""
-        others = {n: array for n, array in self.arrays.items() if not n.startswith(_TRANSCRIPT)}
-        return replace(self, arrays={**others, **_named(transcript)})
-
-    def beside(self, record: Release | Mapping[str, Any] | None) -> "Published":
-        """The same with the record that was handed over, which counts from then on.
-
-        A ValueError if that one, or the model's, contradicts itself.
-        """
-        checked = self.record
-        if record is not None:
-            as_json = record.to_dict() if isinstance(record, Release) else record
-            checked = Release.from_dict(as_json)
-        model = replace(self, as_json=checked.to_dict())
-        vars(model)["record"] = checked  # it is made once
-        return model
+        steps = [step for _, live in parts.steps if (step := step_of(live)) is not None]
+        return cls(record.to_dict(), labels, arrays, rule, _columns(parts), tuple(steps))
 
     @cached_property
     def released(self) -> Released:
@@ -141,10 +135,6 @@ class Published:
         if f"{_TRANSCRIPT}gradients" in a:
             steps = {n.removeprefix(_TRANSCRIPT): a[n] for n in a if n.startswith(_TRANSCRIPT)}
             answers = tuple(Transcript(**steps).answers(bound))
-        if self.foreign is not None:
-            held = self.foreign.released_
-            answers = answers or held.answers
-            return replace(held, release=record, classes=self.labels, answers=answers)
         if isinstance(bound, Sums):
             values = _flat(problem, bound, a)
         elif problem.fit_intercept:
@@ -159,12 +149,9 @@ class Published:
         return Released(record, self.labels, values, mechanism, answers, settings)
 
     def head(self) -> Any:
-        """The fitted head, made of the record; a foreign one as it is."""
-        if self.foreign is None:
-            return head_of(self.released, self._parameters(), self.columns)
-        head = copy.copy(self.foreign)
-        head.classes_, head.released_ = self.labels, self.released
-        return head
+        """The fitted head, made of the record."""
+        columns = None if self.steps else self.columns
+        return head_of(self.released, self._parameters(), columns)
 
     def _parameters(self) -> dict[str, Any]:
         """Parameters of the head, which only act at its next fit."""
@@ -193,8 +180,7 @@ class Published:
         """The steps by names that differ."""
         named: dict[str, Step] = {}
         for step in self.steps:
-            name = step.settings["name"] if step.kind == "foreign" else step.kind
-            named[f"{name}{len(named) + 1}" if name in named else name] = step
+            named[f"{step.kind}{len(named) + 1}" if step.kind in named else step.kind] = step
         return named
 
     def pipeline(self, encoder: Any = None) -> Any:
@@ -203,6 +189,8 @@ class Published:
         for name, step in self.named_steps.items():
             embeds = step.kind == "encoder" and encoder is not None
             first, *more = [encoder] if embeds else made(step)
+            if self.columns is not None and not named:
+                first.feature_names_in_ = np.array(self.columns, dtype=object)
             named += [(name, first), *((f"{name}_{type(m).__name__.lower()}", m) for m in more)]
         return Pipeline([*named, ("head", self.head())]) if named else self.head()
 
@@ -211,9 +199,8 @@ class Published:
     def faults(self) -> list[str]:
         """What no head of such a record releases; the record must be one that can be read."""
         try:
-            faults = [*self._label_faults(), *self._step_faults()]
-            if self.foreign is None:
-                faults += self._head_faults()
+            faults = [*self._label_faults()] or [*self._step_faults()]
+            faults += self._head_faults()
             if not faults:
                 with np.errstate(all="ignore"):
                     coef, intercept = rule_of(self.head())
@@ -290,19 +277,15 @@ class Published:
 
     def _label_faults(self) -> Iterator[str]:
         labels, n = self.labels, self.record.n_classes
-        if labels.shape != (n,) or _labels_type(labels) is None:
-            yield f"labels that are no list of {n} numbers, texts or days"
+        fault = labels_fault(labels) if len(labels) == n else f"that are no list of {n}"
+        if fault is not None:
+            yield f"labels {fault}"
             return
-        values = labels.tolist()
-        if any(map(_is_long, values)):
-            yield f"labels of more than {_MAX_LABEL} characters"
-        if len(set(values)) < n or sorted(values) != values:
-            yield "labels that are not in order, once each"
         columns, column = self.columns, self.column
         if columns is not None and not (
             isinstance(columns, list)
             and all(isinstance(c, str) and len(c) <= _MAX_COLUMN for c in columns)
-            and len(set(columns)) == len(columns) == self.record.n_features
+            and 0 < len(columns) == len(set(columns))
         ):
             yield "names of columns that are not one short text for each feature"
         if column is not None and not (
@@ -311,7 +294,7 @@ class Published:
             yield "a name of the records' column that is not one short text"
 
     def _step_faults(self) -> Iterator[str]:
-        width: int | None = None
+        width = None if self.columns is None else len(self.columns)
         if len(self.steps) > _MAX_STEPS:
             yield f"{len(self.steps)} steps, where {_MAX_STEPS} are read"
             return
@@ -321,7 +304,8 @@ class Published:
                 yield f"step {position + 1} ({one_line(name, 60)}): {fault}"
                 return
         if width not in (None, self.record.n_features):
-            yield f"steps that give rows of {width} features, where the head takes others"
+            what = "steps that give" if self.steps else "names of columns that are those of"
+            yield f"{what} rows of {width} features, where the head takes others"
 
     def check(self) -> None:
         """Raise a ValueError unless all of it is what a head of such a record releases."""
@@ -339,16 +323,7 @@ class Published:
     # -- from files, and back -----------------------------------------------------------------
 
     def files(self) -> dict[str, bytes]:
-        """The bytes of the files that hold it; a ValueError if some part cannot be written."""
-        foreign = [name for name, step in self.named_steps.items() if step.kind == "foreign"]
-        if self.foreign is not None:
-            foreign.append(f"a {type(self.foreign).__name__} by {self.record.mechanism}")
-        if foreign:
-            raise ValueError(
-                f"model: {one_line(', '.join(foreign))} cannot be published: a receiver knows the "
-                "heads, mechanisms and steps of this package alone. Take it out, or publish the "
-                "head alone."
-            )
+        """The bytes of the files that hold it."""
         return {
             MODEL: arrays_text({**self.arrays, **self._step_arrays()}),
             CONFIG: self._config(),
@@ -368,7 +343,7 @@ class Published:
         others |= self._step_arrays()
         config = {
             "format": FORMAT,
-            "labels": _labels(self.labels),
+            "labels": as_json(self.labels),
             "settings": self.settings,
             "columns": self.columns,
             **({} if self.column is None else {"column": self.column}),
@@ -392,11 +367,9 @@ class Published:
             labels, steps = config["labels"], config["steps"]
             if len(steps) > _MAX_STEPS or len(labels["values"]) > MAX_CLASSES:
                 raise ValueError("it has too many steps, or labels")
-            if any(map(_is_long, labels["values"])):
-                raise ValueError("a label is too long")
             model = cls(
                 files.record,
-                np.array(labels["values"], dtype=_dtype(labels["type"])),
+                from_json(labels),
                 arrays,
                 config["settings"],
                 config["columns"],
@@ -410,8 +383,64 @@ class Published:
             raise ValueError(one_line(f"{CONFIG} describes no model ({kind}: {error}).")) from None
         if files.config_text != expected:
             where = difference(files.config_text, expected)
-            raise ValueError(f"{CONFIG} differs from what the model gives: {where}.")
+            raise Differs(CONFIG, where)
         return model
+
+
+def load(path: str | Path, *, encoder: Any = None) -> Any:
+    """Load a published model. It is plain data: nothing of it runs.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The folder that :func:`.save` wrote, or ``hf://OWNER/NAME`` (``hf://OWNER/NAME@REVISION``)
+        on the model hub.
+    encoder : str, path-like, estimator or None, default=None
+        Embeds new records, where the model has a step for that: an encoder, or the name or folder
+        of the weights that you trust, as :class:`.SentenceEncoder` takes it. Its other settings are
+        the defaults, except for the model's own ``max_length``, or its architecture for images;
+        pass an encoder for others.
+
+    Returns
+    -------
+    estimator
+        The head, or a Pipeline of scikit-learn's own steps, whose parameters are those of its
+        record (``release_``). That says nothing of the noise, or of who made it: :func:`.verify`
+        has further checks.
+
+    Raises
+    ------
+    ValueError
+        If a file cannot be read, holds what no head releases, or a record that contradicts itself
+        or is of another model; or if the model needs an encoder, and none is named.
+    """
+    try:
+        model = Published.read(path)
+        model.check()
+    except ValueError as error:
+        raise ValueError(f"model={str(path)!r}: {error}") from None
+    return loaded(model, str(path), encoder)
+
+
+def loaded(model: Published, path: str, encoder: Any = None) -> Any:
+    """A model that was read, ready to predict."""
+    if model.encoder is not None and encoder is None:
+        raise ValueError(
+            f"model={path!r}: its encoder {model.encoder.settings['name']!r} is not in the folder; "
+            "pass encoder=, the weights that you trust."
+        )
+    return model.pipeline(None if encoder is None else encoder_for(model.encoder, encoder))
+
+
+def _columns(parts: ModelParts) -> list[str] | None:
+    """Names of the columns that the first step sees, or the head where none comes before it."""
+    for live in (*(live for _, live in parts.steps), parts.head):
+        names = getattr(live, "feature_names_in_", None)
+        if names is not None:
+            return list(np.asarray(names).tolist())
+        if live is not parts.head and step_of(live) is not None:
+            break
+    return None
 
 
 def _read_step(described: Any, prefix: str, arrays: dict[str, NDArray[Any]]) -> Step:
@@ -465,27 +494,3 @@ def _named(transcript: Any) -> dict[str, Array]:
     if not arrays[f"{_TRANSCRIPT}start"].size:
         del arrays[f"{_TRANSCRIPT}start"]
     return arrays
-
-
-def _is_long(label: Any) -> bool:
-    return isinstance(label, str) and len(label) > _MAX_LABEL
-
-
-def _labels_type(labels: NDArray[Any]) -> str | None:
-    """What labels are of, as the file says it; None if no file holds them."""
-    texts = labels.dtype.kind == "O" and all(isinstance(label, str) for label in labels.ravel())
-    name = "text" if texts or labels.dtype.kind == "U" else str(labels.dtype)
-    return name if _LABELS.fullmatch(name) else None
-
-
-def _labels(labels: NDArray[Any]) -> dict[str, Any]:
-    """Labels as JSON: numbers, truth values, texts, or days as texts."""
-    texts = labels.dtype.kind in "UM"
-    values = labels.astype(str).tolist() if texts else labels.tolist()
-    return {"type": _labels_type(labels), "values": values}
-
-
-def _dtype(name: str) -> Any:
-    if not _LABELS.fullmatch(name):
-        raise ValueError("labels are of another type")
-    return str if name == "text" else name

@@ -10,8 +10,8 @@ from ..audit.preparation import PooledPreprocessingWarning
 from ..pipelines import parts_of
 from ..text import one_line
 from ..verdicts import FAIL
-from .files import FILES, MODEL, README, RECORD, check_place, written_as_a_whole
-from .folder import may_be_taken, publishers_text, readme
+from .files import CARD, README, check_new, written_as_a_whole
+from .folder import card_file, readme
 from .model import Published
 from .verify import verify
 
@@ -20,16 +20,16 @@ def save(
     model: Any,
     folder: str | Path,
     *,
-    force: bool = False,
     transcript: bool = False,
     column: str | None = None,
 ) -> Path:
     """Write a fitted model as a folder to publish: weights, record, settings and card.
 
     The folder holds ``model.safetensors`` (released arrays), ``release.json`` (the record),
-    ``config.json`` (labels, steps, and settings of the rule) and ``README.md`` (your text, and the
-    card). It is written as a whole or not at all, and only if :func:`.verify` finds no fault in it.
-    It holds no code and no path of yours. ``hf upload NAME FOLDER`` uploads it to the model hub.
+    ``config.json`` (labels, steps, and settings of the rule), ``CARD.md`` (what it promises, in
+    plain words) and a ``README.md`` for you to fill in. It is written as a whole or not at all, and
+    only if :func:`.verify` finds no fault in it. It holds no code and no path of yours.
+    ``hf upload NAME FOLDER`` uploads it to the model hub.
 
     Parameters
     ----------
@@ -37,9 +37,6 @@ def save(
         A fitted Ball-DP head, or a Pipeline that ends in one.
     folder : str or path-like
         Folder to make, or an empty one.
-    force : bool, default=False
-        Replaces the four files of a folder that holds such a model. Other files in it stay, and so
-        does what you wrote above the card in its ``README.md``.
     transcript : bool, default=False
         Publishes the noisy answers of a descent too, where the head kept them. Everybody can then
         check that the model follows from them, and the owner of the records can test their noise.
@@ -77,12 +74,12 @@ def save(
     >>> head = BallDPRidgePrototype(epsilon=4.0, radius=0.5).fit(X, y)
     >>> folder = save(head, tempfile.mkdtemp() + "/model")
     >>> sorted(path.name for path in folder.iterdir())
-    ['README.md', 'config.json', 'model.safetensors', 'release.json']
+    ['CARD.md', 'README.md', 'config.json', 'model.safetensors', 'release.json']
     >>> bool((load(folder).predict(X) == head.predict(X)).all())
     True
     """
     folder = Path(folder)
-    check_writable(folder, force)
+    check_new(folder)
     published = Published.of(model, transcript=transcript)
     if column is not None:
         published = replace(published, column=column)
@@ -91,7 +88,7 @@ def save(
             "transcript=True: the head kept none; fit it with "
             "mechanism=GradientPerturbation(keep_transcript=True), or leave transcript out."
         )
-    files, faults = published.files(), published.faults()
+    faults = published.faults()
     if faults:
         raise ValueError(f"model: it has {'; '.join(faults)}, which no receiver would take.")
     # Their arrays may come from the private rows: a model does not tell.
@@ -104,10 +101,8 @@ def save(
             PooledPreprocessingWarning,
             stacklevel=caller_level(),
         )
-    files[README] = readme(published, publishers_text(folder)).encode()
-    with written_as_a_whole(folder, FILES) as new:
-        for name, body in files.items():
-            (new / name).write_bytes(body)
+    with written_as_a_whole(folder) as new:
+        write_files(published, new)
         checks = verify(new).checks
         failed = [f"{check.name}: {check.found}" for check in checks if check.verdict == FAIL]
         if failed:
@@ -115,19 +110,9 @@ def save(
     return folder
 
 
-def check_writable(folder: Path, force: bool) -> None:
-    """A ValueError unless a model can be written there: asked before any noise is drawn."""
-    check_place(folder)
-    names = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
-    ours = {MODEL, RECORD} <= names and not any((folder / name).is_dir() for name in FILES)
-    free = not folder.exists() or (folder.is_dir() and not names)
-    if folder.is_symlink() or not (free or (ours and force)):
-        remedy = "it holds something else" if force else "or replace a model in it, force=True"
-        raise ValueError(f"folder={str(folder)!r} exists: name another one ({remedy}).")
-    taken = [one_line(name, 60) for name in sorted(names - set(FILES)) if may_be_taken(name)]
-    if taken:
-        raise ValueError(
-            f"folder={str(folder)!r} holds {', '.join(taken)}, which a reader could take for a "
-            "part of the model: move it away."
-        )
-    publishers_text(folder)
+def write_files(model: Published, folder: Path) -> None:
+    """Write the files of a model, whatever is wrong with it."""
+    for name, body in model.files().items():
+        (folder / name).write_bytes(body)
+    (folder / CARD).write_bytes(card_file(model))
+    (folder / README).write_bytes(readme(model))

@@ -27,7 +27,7 @@ from sklearn.frozen import FrozenEstimator
 
 from .._parameters import LEAST, MOST
 from ..encoders import ImageEncoder, SentenceEncoder, encoder_of
-from ..rows import DenseRows
+from ..pipelines import DenseRows
 from ..text import one_line
 
 #: Kinds that a file may hold.
@@ -65,16 +65,11 @@ _LAYOUTS = (
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """One step: its kind, its settings and its arrays, all of them plain.
-
-    ``live`` holds a step of the kind "foreign", which can be used and not be written; and an
-    encoder in memory, whose weights no file holds.
-    """
+    """One step: its kind, its settings and its arrays, all of them plain."""
 
     kind: str
     settings: dict[str, Any] = field(default_factory=dict)
     arrays: dict[str, NDArray[Any]] = field(default_factory=dict)
-    live: Any = None
 
     @property
     def stretch(self) -> float | None:
@@ -118,7 +113,7 @@ def step_of(live: Any) -> Step | None:
     if kind in (SentenceEncoder, ImageEncoder):
         of, setting = ("texts", "max_length") if kind is SentenceEncoder else ("images", "model")
         named = {"of": of, "name": str(live.identity), setting: plain(getattr(live, setting))}
-        return Step("encoder", named, live=live)
+        return Step("encoder", named)
     if kind is HashingVectorizer:
         default, params = HashingVectorizer().get_params(), live.get_params()
         if all(name in _WORDS or params[name] == default[name] for name in params):
@@ -149,17 +144,6 @@ def step_of(live: Any) -> Step | None:
     )
 
 
-def any_step(name: str, live: Any) -> Step:
-    """A step as :func:`step_of` has it; one that no receiver knows as it is."""
-    try:
-        step = step_of(live)
-    except ValueError:
-        if type(getattr(live, "estimator", live)) in (SentenceEncoder, ImageEncoder):
-            raise  # Its weights are not on this machine.
-        return Step("foreign", {"name": one_line(name, 60)}, live=live)
-    return Step("none") if step is None else step
-
-
 def _arrays_step(kind: str, **arrays: Any) -> Step:
     # Single and double precision stay as they are.
     floats = {name: np.asarray(a, np.result_type(a, np.float32)) for name, a in arrays.items()}
@@ -174,12 +158,13 @@ def plain(value: Any) -> Any:
 
 
 def fault_of(step: Step, width: int | None, *, first: bool) -> tuple[str | None, int | None]:
-    """What is wrong with a step that takes rows of a width, and the width of the rows it gives."""
+    """What is wrong with a step that takes rows of a width, and the width of the rows it gives.
+
+    The width is None where nothing tells it, and where records have no columns.
+    """
     arrays = step.arrays.values()
     if not all(a.dtype in (np.float32, np.float64) and np.isfinite(a).all() for a in arrays):
         return "its arrays are no finite numbers", None
-    if step.kind in ("foreign", "none"):
-        return None, None
     try:
         sound, out = _checked(step, width, first)
     except (KeyError, ValueError):  # an array with another number of axes
@@ -197,9 +182,9 @@ def _checked(step: Step, width: int | None, first: bool) -> tuple[Any, int | Non
             return s.keys() == {"norm"} and s["norm"] in ("l1", "l2", "max") and not a, width
         case "words":
             sound = s.keys() == _WORDS.keys() and all(_WORDS[name](s[name]) for name in s)
-            return sound and not a and first, s["n_features"]
+            return sound and not a and first and width is None, s["n_features"]
         case "encoder":
-            return _is_encoder(s) and not a and first, None
+            return _is_encoder(s) and not a and first and width is None, None
     for kind, layout in _LAYOUTS:
         if kind == step.kind and layout.keys() == a.keys():
             sizes = {} if width is None else {"n": width}
@@ -235,7 +220,7 @@ class NamedEncoder:
 
 
 def made(step: Step) -> list[Any]:
-    """The step as scikit-learn's estimators; an encoder in memory, or its name."""
+    """The step as scikit-learn's estimators; of an encoder its name."""
     from sklearn.decomposition import PCA
     from sklearn.feature_extraction.text import HashingVectorizer
     from sklearn.kernel_approximation import RBFSampler
@@ -256,11 +241,7 @@ def made(step: Step) -> list[Any]:
             return [_fitted(RBFSampler(n_components=len(a["offset"])), **state)]
         case "words":
             return [HashingVectorizer(**{**s, "ngram_range": tuple(s["ngram_range"])}), DenseRows()]
-        case "encoder" if step.live is None:
-            return [NamedEncoder(s["name"])]
-        case "none":
-            return []
-    return [step.live]
+    return [NamedEncoder(s["name"])]
 
 
 def _fitted(live: Any, **state: Any) -> Any:

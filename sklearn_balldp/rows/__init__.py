@@ -1,7 +1,6 @@
 """Rows: in memory or in files, passes over them, and their projection onto the ball."""
 
 from .cluster import on_cluster
-from .dense import DenseRows
 from .files import from_npy, from_parquet, from_zarr, history_of
 from .passes import (
     SINGLE_BLAS_THREAD,
@@ -27,7 +26,6 @@ from .table import Shard, table_of
 __all__ = [
     "REFUSED",
     "SINGLE_BLAS_THREAD",
-    "DenseRows",
     "Rows",
     "RowsError",
     "Shard",

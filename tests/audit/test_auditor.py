@@ -54,9 +54,8 @@ from sklearn_balldp.audit.auditor import refuting_successes
 from sklearn_balldp.audit.preparation import audit_generator
 from sklearn_balldp.heads.inspection import records_of
 from sklearn_balldp.mechanisms import Minimiser, Sums, drive
-from sklearn_balldp.pipelines import RowWise
+from sklearn_balldp.pipelines import DenseRows, RowWise
 from sklearn_balldp.privacy import Noise
-from sklearn_balldp.rows import DenseRows
 
 SURE = 1 - 1e-9
 

@@ -9,6 +9,7 @@ from head_cases import rows
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import normalize
 from sklearn.svm import LinearSVC
+from verdicts import verified
 
 from sklearn_balldp import (
     BallDPLinearDiscriminant,
@@ -16,7 +17,6 @@ from sklearn_balldp import (
     BallDPSquaredHingeSVC,
     GradientPerturbation,
     OutputPerturbation,
-    verify,
 )
 from sklearn_balldp.losses import make_loss
 from sklearn_balldp.mechanisms.settings import LEAST_ALPHA, PRECISE, settings_of
@@ -138,7 +138,7 @@ def test_what_was_chosen_is_planned_and_verified(Head, epsilon):
     release = head.fit(X, y).release_
     assert planned == dataclasses.replace(release, digest="")
     assert head.mechanism == "auto"
-    assert not verify(head).failed
+    assert not verified(head).failed
 
 
 def test_an_alpha_that_is_given_is_kept():

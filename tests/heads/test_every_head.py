@@ -24,8 +24,9 @@ from head_cases import (
 )
 from scipy import stats
 from sklearn.base import clone
+from verdicts import verified
 
-from sklearn_balldp import PrivacyAccountant, publish, verify
+from sklearn_balldp import PrivacyAccountant, publish
 from sklearn_balldp.mechanisms import MeanGradient, Records
 from sklearn_balldp.privacy import Release
 
@@ -200,18 +201,18 @@ def test_the_owner_verifies_a_fit(name):
         head.set_params(class_weight="balanced")
     head.fit(X, y, groups=groups)
     private = {"X": X, "y": y, "groups": groups}
-    verdict = verify(head, private=private)
+    verdict = verified(head, private=private)
     assert not verdict.failed, verdict
     # What was released is what it was, whatever is asked for next.
     if name in SPHERE:
-        assert not verify(head.set_params(domain="ball"), private=private).failed
+        assert not verified(head.set_params(domain="ball"), private=private).failed
     if "worst" in name or "hidden" in name:
         return
     unit = next(check for check in verdict.checks if check.name == "unit")
     assert "hides one person (at most 5 records)" in unit.found
     assert "noise in the numbers" not in [check.name for check in verdict.checks]
-    assert verify(head, private=private | {"groups": np.roll(groups, 1)}).failed
-    without = verify(head, private=(X, y))
+    assert verified(head, private=private | {"groups": np.roll(groups, 1)}).failed
+    without = verified(head, private=(X, y))
     (line,) = (check for check in without.checks if check.name == "rows")
     assert (line.verdict, without.failed) == ("CANNOT CHECK", False)
     assert "pass groups" in line.found

@@ -7,11 +7,11 @@ import pytest
 from head_cases import noise_of, records_of
 from sklearn.base import clone
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from verdicts import verified
 
 from sklearn_balldp import (
     BallDPLinearDiscriminant,
     publish,
-    verify,
 )
 from sklearn_balldp.mechanisms import Statistics
 from sklearn_balldp.mechanisms.discriminant_rule import likely_counts, spectrum_of_mean
@@ -167,4 +167,4 @@ def test_honest_releases_of_repeated_rows_pass():
             noise_of(head, records_of(head, rows, y))[0] for rows in (X, X.astype(np.float64))
         )
         np.testing.assert_allclose(first, second, rtol=0.0, atol=1e-3)
-        assert not verify(head, private=(X, y)).failed
+        assert not verified(head, private=(X, y)).failed

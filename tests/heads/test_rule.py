@@ -9,6 +9,7 @@ import pytest
 from head_cases import HIDDEN, head_of, rows
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
+from verdicts import verified
 
 from sklearn_balldp import (
     BallDPLinearDiscriminant,
@@ -18,7 +19,6 @@ from sklearn_balldp import (
     GradientPerturbation,
     OutputPerturbation,
     PrivacyAccountant,
-    verify,
 )
 from sklearn_balldp.heads import HEADS as NAMED
 from sklearn_balldp.heads.base import BaseBallDPClassifier
@@ -111,7 +111,7 @@ def seen(head):
 
 def faults(head):
     """What a verifier finds against a head; of these, that a seed drew the noise."""
-    return [check.name for check in verify(head).checks if check.verdict == "FAIL"]
+    return [check.name for check in verified(head).checks if check.verdict == "FAIL"]
 
 
 def assert_same(found, expected):

@@ -8,13 +8,13 @@ import pytest
 from head_cases import HIDDEN, asked, records_of, refused, steps
 from mean_gradients import as_computed
 from threadpoolctl import threadpool_info, threadpool_limits
+from verdicts import verified
 
 from sklearn_balldp import (
     BallDPLinearDiscriminant,
     BallDPLogisticRegression,
     BallDPSquaredHingeSVC,
     GradientPerturbation,
-    verify,
 )
 from sklearn_balldp.mechanisms import MeanGradient, descent
 from sklearn_balldp.mechanisms.settings import CONSTANT, LEAST_REACH
@@ -90,7 +90,7 @@ def test_no_steps_release_the_discriminant(Head):
     kept = Head(mechanism=GradientPerturbation(n_steps=0, keep_transcript=True), **given)
     kept.fit(X, y)
     assert len(kept.transcript_.gradients) == 0
-    assert not verify(kept.set_params(random_state=None).fit(X, y), kept.release_.to_dict()).failed
+    assert not verified(kept.set_params(random_state=None).fit(X, y)).failed
     with pytest.raises(ValueError, match="n_steps=0 releases the discriminant"):
         Head(mechanism=GradientPerturbation(n_steps=0, start="zero"), **given).fit(X, y)
 
@@ -334,10 +334,10 @@ def test_class_embeddings_are_part_of_what_follows_from_a_release():
     vectors = np.random.default_rng(0).standard_normal((3, D))
     head = fitted(0.5, radius=1.0, class_embeddings=vectors, random_state=None)
     assert first_step(head).theta.any()
-    assert not verify(head, private=data()).failed
+    assert not verified(head, private=data()).failed
     settings = dataclasses.replace(head.released_.settings, class_embeddings=vectors[::-1])
     head.released_ = dataclasses.replace(head.released_, settings=settings)
-    assert verify(head).failed
+    assert verified(head).failed
     with pytest.raises(AssertionError, match="Not equal to tolerance"):
         asked(head)
 

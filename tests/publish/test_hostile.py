@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Normalizer, StandardScaler
-from verdicts import resealed
+from verdicts import resealed, written
 
 from sklearn_balldp import (
     BallDPLinearDiscriminant,
@@ -32,8 +32,8 @@ from sklearn_balldp.command import main
 from sklearn_balldp.encoders import SentenceEncoder
 from sklearn_balldp.privacy import Release
 from sklearn_balldp.publish import load, save
-from sklearn_balldp.publish.files import README, json_text
-from sklearn_balldp.publish.folder import readme
+from sklearn_balldp.publish.files import CARD, json_text
+from sklearn_balldp.publish.folder import card_file
 from sklearn_balldp.publish.model import Published
 
 try:
@@ -127,16 +127,6 @@ def run(*arguments):
 
 def said(lines, verdict):
     return [line for line in lines if line.startswith(verdict)]
-
-
-def written(model, folder):
-    """A folder as a forger writes it, whose card follows from what it holds."""
-    folder.mkdir(exist_ok=True)
-    for name, body in model.files().items():
-        (folder / name).write_bytes(body)
-    with contextlib.suppress(Exception):
-        (folder / README).write_text(readme(model))
-    return folder
 
 
 # Each in turn -----------------------------------------------------------------------------------
@@ -362,9 +352,8 @@ def test_texts_of_a_record_are_shown_escaped(honest):
                 Release.from_dict(own)
             continue
         release = Release.from_dict(own)
-        for page in (publish.card(release).to_html(), release._repr_html_()):
-            assert "<b>" not in page
-            assert "&lt;b&gt;" in page
+        assert "&lt;b&gt;" in release._repr_html_()
+        assert "<b>" not in release._repr_html_() + publish.card(release)
         assert r"\<b\>\|\`\*\_\[x\](y)" in str(publish.card(release))
 
 
@@ -453,7 +442,7 @@ def test_any_description_ends_in_a_report(honest, forged, file, kind, seed, valu
 @FUZZ
 @given(
     kind=st.sampled_from(list(KINDS)),
-    file=st.sampled_from(["model", "config", "release", "README"]),
+    file=st.sampled_from(["model", "config", "release", "CARD"]),
     edits=st.lists(st.tuples(st.integers(0, 2**20), st.integers(0, 255)), min_size=1, max_size=9),
     cut=st.one_of(st.none(), st.integers(0, 2**16)),
 )
@@ -514,7 +503,7 @@ def test_every_field_that_is_another_shows(honest, forged, said_of, kind):
             text = json_text(resealed(other) if file == "release" else other)
             folder = forged(kind, **{file: text})
             with contextlib.suppress(Exception):
-                (folder / README).write_text(readme(Published.read(folder)))
+                (folder / CARD).write_bytes(card_file(Published.read(folder)))
             status, lines, _ = run(folder)
             more = set(said(lines, "FAIL") + said(lines, "CANNOT CHECK")) - set(said_of[kind])
             if status == 0 and not more and not FREE & {str(key) for key in path}:

@@ -17,10 +17,10 @@ from sklearn.random_projection import GaussianRandomProjection
 from sklearn_balldp import BallDPRidgePrototype, publish, verify
 from sklearn_balldp.command import main
 from sklearn_balldp.encoders import ImageEncoder, SentenceEncoder
+from sklearn_balldp.pipelines import DenseRows
 from sklearn_balldp.publish import load, save
 from sklearn_balldp.publish.model import Published
 from sklearn_balldp.publish.steps import Step, encoder_for, fault_of, step_of
-from sklearn_balldp.rows import DenseRows
 
 # Steps that learned from rows: save says so.
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn_balldp.audit.PooledPreprocessingWarning")

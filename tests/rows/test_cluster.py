@@ -30,8 +30,9 @@ from row_cases import (
 )
 from sklearn.base import clone
 from sklearn.model_selection import KFold, cross_val_score
+from verdicts import verified
 
-from sklearn_balldp import BallDPLinearDiscriminant, BallDPRidgePrototype, RadiusPolicy, verify
+from sklearn_balldp import BallDPLinearDiscriminant, BallDPRidgePrototype, RadiusPolicy
 from sklearn_balldp.rows import Rows, cluster, from_zarr, on_cluster, shards_of
 
 N = 6000
@@ -258,7 +259,7 @@ def test_folds_audits_and_checks_of_rows_on_a_cluster(tmp_path):
     expected = cross_val_score(head, X, y, cv=KFold(3))
     np.testing.assert_array_equal(cross_val_score(head, source, y, cv=KFold(3)), expected)
     head = clone(head).set_params(random_state=None).fit(source, y)
-    assert not verify(head, private=(source, y)).failed
+    assert not verified(head, private=(source, y)).failed
     np.testing.assert_array_equal(source[[5, 599, 17]], X[[5, 599, 17]])
     np.testing.assert_array_equal(np.asarray(source), X)
 

@@ -45,6 +45,7 @@ from row_cases import (
     with_history,
 )
 from sklearn.base import clone
+from verdicts import verified
 
 import sklearn_balldp.radius as radius_module
 import sklearn_balldp.rows
@@ -54,7 +55,6 @@ from sklearn_balldp import (
     GradientPerturbation,
     RadiusPolicy,
     ReconstructionAuditor,
-    verify,
 )
 from sklearn_balldp.distances import same_label_quantile
 from sklearn_balldp.mechanisms import gradients
@@ -268,7 +268,7 @@ def test_audits_and_checks_read_a_source(tmp_path):
     X, y = records(np.float32, n=600)
     source = stored(X, "zarr", tmp_path)
     head = BallDPRidgePrototype(delta=1e-4, radius=1.0).fit(source, y)
-    assert not verify(head, private=(source, y)).failed
+    assert not verified(head, private=(source, y)).failed
     auditor = ReconstructionAuditor(clone(head), n_candidates=3, random_state=0).fit(source, y)
     assert auditor.guarantee_holds_
 

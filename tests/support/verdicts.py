@@ -1,8 +1,14 @@
-"""What a report says, and records as a careful forger writes them."""
+"""What a report says, and records and folders as a careful forger writes them."""
 
 import contextlib
+import tempfile
+from dataclasses import replace
+from pathlib import Path
 
+from sklearn_balldp import verify
 from sklearn_balldp.privacy.digest import record_digest
+from sklearn_balldp.publish.model import Published
+from sklearn_balldp.publish.saving import write_files
 
 
 def failed(verdict):
@@ -24,3 +30,27 @@ def resealed(record):
     with contextlib.suppress(TypeError, ValueError, OverflowError, RecursionError):
         record["checksum"] = record_digest(record)
     return record
+
+
+def written(model, folder):
+    """A folder of plain data, whatever is wrong with it, whose card follows from what it holds."""
+    folder.mkdir(exist_ok=True)
+    with contextlib.suppress(Exception):  # of a record that contradicts itself there is no card
+        write_files(model, folder)
+    return folder
+
+
+def verified(model, record=None, *, arrays=None, earlier=(), **options):
+    """The verdict on a model in memory, written with another record or other arrays if given."""
+    with tempfile.TemporaryDirectory() as place:
+        folders = []
+        for number, one in enumerate([model, *earlier]):
+            if not isinstance(one, (str, Path)):
+                published = Published.of(one)
+                if not number:
+                    as_json = published.as_json if record is None else record
+                    held = {**published.arrays, **(arrays or {})}
+                    published = replace(published, as_json=as_json, arrays=held)
+                one = written(published, Path(place, str(number)))
+            folders.append(one)
+        return verify(folders[0], earlier=folders[1:], **options)

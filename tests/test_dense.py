@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as sp
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from sklearn_balldp.rows import DenseRows
+from sklearn_balldp.pipelines import DenseRows
 
 
 # SciPy's DOK arrays cannot be searched for NaN, of which scikit-learn warns.
