@@ -188,7 +188,11 @@ class Published:
         named: list[tuple[str, Any]] = []
         for name, step in self.named_steps.items():
             embeds = step.kind == "encoder" and encoder is not None
-            first, *more = [encoder] if embeds else made(step)
+            first, *more = live = [encoder] if embeds else made(step)
+            for one in () if embeds else live:
+                if hasattr(one, "set_output"):
+                    # Names that a step gives its columns are those of no fit.
+                    one.set_output(transform="default")
             if self.columns is not None and not named:
                 first.feature_names_in_ = np.array(self.columns, dtype=object)
             named += [(name, first), *((f"{name}_{type(m).__name__.lower()}", m) for m in more)]
@@ -434,13 +438,9 @@ def loaded(model: Published, path: str, encoder: Any = None) -> Any:
 
 def _columns(parts: ModelParts) -> list[str] | None:
     """Names of the columns that the first step sees, or the head where none comes before it."""
-    for live in (*(live for _, live in parts.steps), parts.head):
-        names = getattr(live, "feature_names_in_", None)
-        if names is not None:
-            return list(np.asarray(names).tolist())
-        if live is not parts.head and step_of(live) is not None:
-            break
-    return None
+    steps = (live for _, live in parts.steps if not (live is None or isinstance(live, str)))
+    names = getattr(next(steps, parts.head), "feature_names_in_", None)
+    return None if names is None else list(np.asarray(names).tolist())
 
 
 def _read_step(described: Any, prefix: str, arrays: dict[str, NDArray[Any]]) -> Step:

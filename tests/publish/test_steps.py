@@ -5,7 +5,10 @@ import sys
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
+from sklearn import config_context
+from sklearn.base import clone
 from sklearn.decomposition import PCA, TruncatedSVD
 from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.frozen import FrozenEstimator
@@ -317,3 +320,71 @@ def test_a_step_that_does_nothing(tmp_path):
     folder = save(model.fit(X, LABELS), tmp_path / "model")
     assert [name for name, _ in load(folder).steps] == ["norm", "head"]
     np.testing.assert_array_equal(load(folder).predict(X), model.predict(X))
+
+
+PUBLIC = X + 0.01
+FRAME = pd.DataFrame(X, columns=list("abcde"))
+PIPELINES = {
+    "head alone": [],
+    "nothing": ["passthrough"],
+    "Normalizer": [Normalizer()],
+    "dense rows": [DenseRows()],
+    "dense rows first": [DenseRows(), Normalizer()],
+    "frozen scaler": [FrozenEstimator(StandardScaler().fit(FRAME + 0.01)), Normalizer()],
+    "frozen scaler of an array": [FrozenEstimator(StandardScaler().fit(PUBLIC)), Normalizer()],
+    "PCA": [PCA(3), StandardScaler()],
+    "SVD": [TruncatedSVD(3, random_state=0), MinMaxScaler()],
+    "projection": [GaussianRandomProjection(3, random_state=0), MaxAbsScaler()],
+    "random features": [StandardScaler(), RBFSampler(n_components=7, random_state=0)],
+}
+
+
+def answered(model, rows):
+    """Labels and scores, or the kind of error."""
+    try:
+        return model.predict(rows).tolist(), model.decision_function(rows).round(6).tolist()
+    except ValueError:
+        return "refused"
+
+
+@pytest.mark.filterwarnings("ignore:X (has|does not have)")
+@pytest.mark.parametrize("fit_output", ["default", "pandas"])
+@pytest.mark.parametrize("name", PIPELINES)
+def test_a_loaded_pipeline_is_the_saved_one(name, fit_output, tmp_path):
+    """Side by side: columns in their order and in another, arrays, and every output of steps."""
+    turned = FRAME[FRAME.columns[::-1]]
+    others = (FRAME, turned, FRAME.rename(columns={"a": "z"}), FRAME.iloc[:, 1:], X, X[:, :4])
+    for own in (FRAME, X):
+        with config_context(transform_output=fit_output):
+            model = clone(make_pipeline(*PIPELINES[name], head())).fit(own, LABELS)
+        folder = save(model, tmp_path / type(own).__name__)
+        loaded, again = load(folder), load(save(load(folder), tmp_path / f"{type(own).__name__}2"))
+        for output in ("default", "pandas"):
+            for rows in others:
+                with config_context(transform_output=output):
+                    expected = answered(model, rows)
+                    assert answered(loaded, rows) == answered(again, rows) == expected
+        # What a folder of the frame refuses, and what a frozen step of arrays cannot.
+        if own is FRAME and name != "frozen scaler of an array" and name != "nothing":
+            assert answered(loaded, turned) == "refused"
+        if own is FRAME and getattr(loaded, "feature_names_in_", None) is not None:
+            assert loaded.feature_names_in_.tolist() == list("abcde")
+
+
+@pytest.mark.filterwarnings("ignore:X (has|does not have)")
+def test_steps_of_texts_under_every_output(tmp_path):
+    words = make_pipeline(HashingVectorizer(n_features=16), DenseRows(), head()).fit(TEXTS, LABELS)
+    loaded = load(save(words, tmp_path / "model"))
+    for output in ("default", "pandas"):
+        with config_context(transform_output=output):
+            assert answered(loaded, TEXTS) == answered(words, TEXTS)
+
+
+@pytest.mark.parametrize("columns", [list("abcd"), list("abcdef"), []])
+@pytest.mark.parametrize("step", ["Normalizer", "PCA"])
+def test_names_of_columns_are_as_many_as_the_first_step_takes(step, columns, tmp_path):
+    model = Published.of(make_pipeline(*PIPELINES[step], head()).fit(FRAME, LABELS))
+    assert model.columns == list("abcde")
+    assert replace(model, columns=columns).faults()
+    words = Published.of(make_pipeline(HashingVectorizer(n_features=5), head().fit(X, LABELS)))
+    assert replace(words, columns=list("abcde")).faults()

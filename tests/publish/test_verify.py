@@ -2,6 +2,7 @@
 
 import copy
 import dataclasses
+import datetime
 import pickle
 import re
 from fractions import Fraction
@@ -267,6 +268,20 @@ def test_the_first_line_states_what_is_promised_and_no_less(name, tmp_path):
         for line in str(verify(save(head, tmp_path / "model"))).splitlines()[4:]
         if any(word in line for word in JARGON)
     ]
+
+
+def test_above_the_lines_stand_folder_date_and_verdict(tmp_path):
+    folder = save(fitted("prototypes"), tmp_path / "model")
+    verdict = verify(folder)
+    assert str(verdict).splitlines()[:4] == [
+        f"Folder    {folder}",
+        f"Date      {datetime.date.today().isoformat()}",
+        "Verdict   Nothing was refuted.",
+        "",
+    ]
+    (folder / "release.json").write_text((folder / "release.json").read_text() + "\n")
+    assert verify(folder).sentence.startswith("At least one check failed (release.json): ")
+    assert verify(folder).release is None
 
 
 def test_what_is_usual_and_what_to_read(tmp_path):
