@@ -279,14 +279,12 @@ def _check_breaks(path: Path, rows: list[list[str]], mark: str, width: int) -> N
         if len(alone) < max(_FEW, len(broken)):
             others = (_look(line[place]) for lines in broken.values() for line in lines)
             seen.update(look for look in others if look.strip() == look != "")
-        # A column of names, of which each is another one, tells nothing.
-        if 2 * len(seen) <= seen.total():
-            numbers |= {
-                number
-                for number, lines in broken.items()
-                if not _BREAK.search(rows[number - 1][place])
-                if all(seen[_look(line[place])] > 1 for line in lines)
-            }
+        numbers |= {
+            number
+            for number, lines in broken.items()
+            if not _BREAK.search(rows[number - 1][place])
+            if all(seen[_look(line[place])] > 1 for line in lines)
+        }
     if numbers:
         raise InputError(
             f"{path}: a quoted cell of {rows_in_words(sorted(numbers))} holds lines that would be "
