@@ -974,15 +974,15 @@ MUTANTS = (
     Mutant(
         "rows behind a blank line read as if nothing lacked",
         "command/files.py",
-        '            if blank:\n                raise InputError(f"{path}: row',
-        '            if False:\n                raise InputError(f"{path}: row',
+        '            if blank:\n                raise InputError(f"{path}: line',
+        '            if False:\n                raise InputError(f"{path}: line',
         ("test_records.py",),
     ),
     Mutant(
         "rows of a CSV with fewer cells dropped",
         "command/files.py",
-        '                amount = "more" if',
-        '                number += 1\n                continue\n                amount = "more" if',
+        '            amount = "more" if',
+        '            row += [""] * width\n            continue\n            amount = "more" if',
         ("test_records.py",),
     ),
     Mutant(

@@ -383,9 +383,18 @@ class SentenceEncoder(BaseEncoder):
         return rows
 
     def cut(self, X: Any) -> tuple[int, int, int, int | None]:
-        """How many texts are longer than what is read of each; that limit, in tokens.
+        """Count the texts whose ends are not read.
 
-        Then the tokens of the longest one, and how many ``max_length`` may say.
+        Parameters
+        ----------
+        X : sequence of str
+            Texts.
+
+        Returns
+        -------
+        tuple of int
+            How many are longer than what is read of each; that limit, in tokens; the tokens of the
+            longest one; and the largest ``max_length`` that the model takes, if it has one.
         """
         model, texts = self._loaded(), self._records(X)
         if not callable(model.tokenizer):

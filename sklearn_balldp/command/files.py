@@ -40,6 +40,7 @@ _FEW = 20
 SHOWN = 5
 # What a folder of a partition is called where its column lacks a value.
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
+_BREAK = re.compile("\r\n|\r|\n")
 # Folders that divide records, and are no classes.
 _SPLIT = re.compile(r"(?<![a-z])(train|test|val|eval|dev|fold|split)", re.IGNORECASE)
 
@@ -262,27 +263,28 @@ def _check_breaks(path: Path, rows: list[list[str]], mark: str, width: int) -> N
     """
     broken, alone = dict[int, list[list[str]]](), list[list[str]]()
     for number, row in enumerate(rows, 1):
-        several = ["\n" in cell or "\r" in cell for cell in row]
-        text = mark.join(c if s else c.replace(mark, "") for c, s in zip(row, several, strict=True))
-        lines = [line.split(mark) for line in re.split("\r\n|\r|\n", text)] if any(several) else []
-        if lines and width > 1 and all(len(line) == len(row) for line in lines):
-            broken[number] = lines
-        elif not any(several):
+        if not _BREAK.search("".join(row)):
             alone.append(row)
+        elif width > 1:
+            # Marks in other quoted cells part no fields.
+            cells = (cell if _BREAK.search(cell) else cell.replace(mark, "") for cell in row)
+            lines = [line.split(mark) for line in _BREAK.split(mark.join(cells))]
+            if all(len(line) == len(row) for line in lines):
+                broken[number] = lines
+    if not broken:
+        return
     numbers = set[int]()
     for place in range(width):
         seen = Counter(_look(row[place]) for row in alone)
         if len(alone) < max(_FEW, len(broken)):
             others = (_look(line[place]) for lines in broken.values() for line in lines)
             seen.update(look for look in others if look.strip() == look != "")
-        # A column of names, of which each is another one, tells nothing.
-        if 2 * len(seen) <= seen.total():
-            numbers |= {
-                number
-                for number, lines in broken.items()
-                if "\n" not in (cell := rows[number - 1][place]) and "\r" not in cell
-                if all(seen[_look(line[place])] > 1 for line in lines)
-            }
+        numbers |= {
+            number
+            for number, lines in broken.items()
+            if not _BREAK.search(rows[number - 1][place])
+            if all(seen[_look(line[place])] > 1 for line in lines)
+        }
     if numbers:
         raise InputError(
             f"{path}: a quoted cell of {rows_in_words(sorted(numbers))} holds lines that would be "
