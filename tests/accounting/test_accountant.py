@@ -670,6 +670,8 @@ def test_private_accuracy_scale(monkeypatch):
     )
     assert PrivateAccuracy(1.0)(FITTED, X, Y) == FITTED.score(X, Y)
     assert 1 <= sigmas[0] * len(X) * MU <= 1 + 1e-9
+    with pytest.raises(ValueError, match="epsilon"):
+        PrivateAccuracy(epsilon=-1.0)
 
 
 def test_a_score_hides_only_what_the_model_hides(counts):

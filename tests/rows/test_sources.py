@@ -49,7 +49,6 @@ from verdicts import verified
 
 import sklearn_balldp.radius as radius_module
 import sklearn_balldp.rows
-import sklearn_balldp.rows.table as table_module
 from sklearn_balldp import (
     BallDPRidgePrototype,
     GradientPerturbation,
@@ -791,24 +790,6 @@ def test_whitened_rows_that_leave_the_ball_are_noticed(dtype, whitening, tmp_pat
     rows.flush()
     with pytest.raises(ValueError, match="changed while they were read"):
         mean(some_theta(mean))
-
-
-@pytest.mark.usefixtures("small_blocks", "nothing_kept")
-@pytest.mark.parametrize("name", ["descent", "minimiser"])
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_a_memory_map_that_changes_between_passes_is_noticed(name, dtype, tmp_path, monkeypatch):
-    X, y = records(dtype)
-    rows, given = mapped(X, tmp_path)
-    real, seen = passes.row_blocks, []
-
-    def changing(given, *args, **options):
-        seen.append(1)
-        if len(seen) == 40:
-            rows[0] = 1000.0
-        return real(given, *args, **options)
-
-    monkeypatch.setattr(table_module, "row_blocks", changing)
-    assert_refused(name, given, y, "changed while they were read")
 
 
 def test_a_block_of_a_file_reads_the_same_twice(tmp_path):
