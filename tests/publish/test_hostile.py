@@ -6,6 +6,7 @@ import json
 import os
 import random
 import re
+import shutil
 import sys
 import time
 from dataclasses import replace
@@ -32,9 +33,10 @@ from sklearn_balldp.command import main
 from sklearn_balldp.encoders import SentenceEncoder
 from sklearn_balldp.privacy import Release
 from sklearn_balldp.publish import load, save
-from sklearn_balldp.publish.files import CARD, json_text
+from sklearn_balldp.publish.files import CARD, FILES, README, json_text
 from sklearn_balldp.publish.folder import card_file
 from sklearn_balldp.publish.model import Published
+from sklearn_balldp.text import one_line
 
 try:
     import resource
@@ -430,10 +432,31 @@ FUZZ = settings(
 
 @pytest.mark.parametrize("file", ["config", "release"])
 @FUZZ
-@given(kind=st.sampled_from(list(KINDS)), seed=st.integers(0, 2**32), value=HOSTILE)
-def test_any_description_ends_in_a_report(honest, forged, file, kind, seed, value):
+@given(
+    kind=st.sampled_from(list(KINDS)),
+    seed=st.integers(0, 2**32),
+    change=st.one_of(st.just("dropped"), st.just("doubled"), st.builds(lambda v: [v], HOSTILE)),
+)
+def test_any_description_ends_in_a_report(honest, forged, file, kind, seed, change):
     tree = json.loads((honest / kind / f"{file}.json").read_text())
-    put(tree, random.Random(seed).choice([p for p in places(tree) if p]), value)
+    way = random.Random(seed).choice([p for p in places(tree) if p])
+    if change == "doubled":
+        # One of two equal fields may be read by others, so that nobody sees which is meant.
+        lines = json_text(tree).splitlines(keepends=True)
+        fields = [i for i, line in enumerate(lines) if re.match(rb' +".*": [^{\[]*,$', line)]
+        place = random.Random(seed).choice(fields)
+        lines.insert(place, lines[place])
+        status, _ = check_end(forged(kind, **{file: b"".join(lines)}))
+        assert status == 1
+        return
+    if change == "dropped":
+        *inner, key = way
+        held = tree
+        for step in inner:
+            held = held[step]
+        del held[key]
+    else:
+        put(tree, way, change[0])
     if file == "release":
         tree = resealed(tree)
     check_end(forged(kind, **{file: json_text(tree)}))
@@ -444,17 +467,53 @@ def test_any_description_ends_in_a_report(honest, forged, file, kind, seed, valu
     kind=st.sampled_from(list(KINDS)),
     file=st.sampled_from(["model", "config", "release", "CARD"]),
     edits=st.lists(st.tuples(st.integers(0, 2**20), st.integers(0, 255)), min_size=1, max_size=9),
+    more=st.lists(st.tuples(st.integers(0, 2**20), st.binary(max_size=9)), max_size=3),
     cut=st.one_of(st.none(), st.integers(0, 2**16)),
 )
-def test_any_bytes_end_in_a_report(honest, forged, said_of, kind, file, edits, cut):
+def test_any_bytes_end_in_a_report(honest, forged, said_of, kind, file, edits, more, cut):
     [path] = (honest / kind).glob(f"{file}.*")
     body = bytearray(path.read_bytes())
     for place, value in edits:
         body[place % len(body)] = value
+    for place, inserted in more:
+        place %= len(body) + 1
+        body[place:place] = inserted
     status, lines = check_end(forged(kind, **{file: bytes(body[:cut])}))
     if bytes(body[:cut]) != path.read_bytes():
         more = set(said(lines, "CANNOT CHECK")) - set(said_of[kind])
         assert status != 0 or more or re.sub(rb"\r\n", b"\n", body) == path.read_bytes()
+
+
+NAMES = st.one_of(
+    st.sampled_from(
+        ["data/rows.csv", ".git/x", "model.npz", "LICENSE", "a/b/c", "CARD.md.bak", ".x"]
+    ),
+    st.text("ab.-_ \x1b\n\u202e\u00fc", min_size=1, max_size=9).filter(lambda n: n.strip(". ")),
+)
+
+
+@FUZZ
+@given(names=st.lists(NAMES, min_size=1, max_size=4), link=st.booleans())
+def test_any_further_file_is_named(honest, tmp_path_factory, names, link):
+    """In a line that is no PASS, and in the last one where it may hold records."""
+    folder = tmp_path_factory.mktemp("further") / "model"
+    shutil.copytree(honest / "minimiser", folder)
+    for name in names:
+        with contextlib.suppress(OSError):  # one of two names may be a folder of the other
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            if link:
+                (folder / name).symlink_to(folder.parent)
+            else:
+                (folder / name).write_text("rows")
+    before = {*FILES, README}
+    added = {path.name for path in folder.iterdir()} - before
+    status, lines = check_end(folder)
+    told = "\n".join([*said(lines, "FAIL"), *said(lines, "WEAK"), *said(lines, "CANNOT CHECK")])
+    for name in added:
+        assert one_line(name, 60) in told
+    assert status == 1 or not added & {"model.npz", "CARD.md.bak"}
+    if added - {"LICENSE"} or link:
+        assert status == 1 or "Look at these files: " in lines[-1]
 
 
 #: What may be another number or text without a line that says so: it moves nothing that is
