@@ -75,7 +75,8 @@ def appearance(text: str) -> str:
 
 def rounded(value: float, digits: int, way: str) -> str:
     """A number in few significant digits; one that has no more of them stays as it is."""
-    shortened = Context(prec=digits, rounding=way).create_decimal(repr(float(value)))
+    # What comes behind the fourteenth digit is of the computation: 8.000000000000005 is 8.
+    shortened = Context(prec=digits, rounding=way).create_decimal(f"{float(value):.14g}")
     return f"{float(shortened):.{digits}g}"
 
 

@@ -28,6 +28,7 @@ from sklearn_balldp.heads import HEADS
 from sklearn_balldp.privacy.contradictions import LOSSES_OF_HEADS
 from sklearn_balldp.privacy.noise import Noise
 from sklearn_balldp.publish import load
+from sklearn_balldp.text import UP, rounded
 
 quiet = pytest.mark.filterwarnings(
     "ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning"
@@ -301,9 +302,10 @@ def test_a_ledger_counts_the_fit_and_keeps_its_limit(balldp):
     assert "Ledger    budget is new; its limit is epsilon 20 for one record within 0.5" in shown
     accountant = PrivacyAccountant("budget")
     assert (accountant.radius, accountant.limit, accountant.total().n_releases) == (0.5, 20.0, 1)
+    anywhere = rounded(accountant.total(2.0).epsilon, 4, UP)
     assert (
         "1 release(s) of these records spent epsilon 8 of the limit 20 for one record within 0.5, "
-        f"and {accountant.total(2.0).epsilon:.4g} at any distance; delta 1e-06, labels public"
+        f"and {anywhere} at any distance; delta 1e-06, labels public"
     ) in shown
     assert "ledger" not in Path("one/release.json").read_text()
     near = "train rows.csv ROWS --head prototypes --radius 0.1 --ledger budget --epsilon"

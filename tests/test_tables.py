@@ -1,7 +1,9 @@
 """Rows of declared columns: norm one, distances that no change exceeds, one spelling of a value."""
 
 import datetime
+import json
 import math
+import re
 from decimal import Decimal
 
 import numpy as np
@@ -12,7 +14,10 @@ from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, SplineTransformer
 
+from sklearn_balldp import BallDPLogisticRegression, verify
+from sklearn_balldp.command import main
 from sklearn_balldp.encoder_name import has_digest
+from sklearn_balldp.publish import load, save
 from sklearn_balldp.tables import TableEncoder
 
 COLUMNS = {
@@ -337,3 +342,46 @@ def test_scikit_learn_makes_the_same_cells():
     theirs = ColumnTransformer([("n", arcs, ["age"]), ("c", axes, ["sex"])]).fit_transform(X)
     ours = TableEncoder({"age": [18, 90], "sex": ["f", "m"]}).transform(X)
     assert np.abs(ours - theirs / math.sqrt(2.0)).max() < 1e-7
+
+
+def test_a_folder_carries_the_declaration(tmp_path, capsys):
+    """Saved, verified, loaded, and used on a file by the names of its columns."""
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"age": rng.uniform(10, 100, 400), "sex": rng.choice(["f", "m", ""], 400)})
+    y = np.where(X["age"] + 20 * (X["sex"] == "f") > 60, "ill", "well")
+    encoder = TableEncoder({"age": [18, 90], "sex": ["f", "m"]})
+    head = BallDPLogisticRegression(
+        8.0, radius=encoder.radius(1), domain="sphere", encoder=encoder.identity
+    )
+    model = make_pipeline(encoder, head).fit(X, y)
+    folder = save(model, tmp_path / "model")
+    report = verify(folder)
+    assert not report.failed
+    assert re.search(rf"PASS +encoder +{encoder.identity}", str(report))
+    loaded = load(folder)
+    assert loaded[0].to_dict() == encoder.to_dict()
+    for table in (X, X[["sex", "age"]], X.to_dict("list")):
+        assert np.array_equal(loaded.predict(table), model.predict(X))
+    X[["sex", "age"]].to_csv(tmp_path / "new.csv", index=False)
+    out = tmp_path / "labels.csv"
+    assert main(["predict", str(folder), str(tmp_path / "new.csv"), "--out", str(out)]) == 0
+    assert pd.read_csv(out)["prediction"].tolist() == model.predict(X).tolist()
+    (tmp_path / "new.csv").write_text("age,sex\n30,f\nMiller,m\n")
+    assert main(["predict", str(folder), str(tmp_path / "new.csv")]) == 2
+    told = capsys.readouterr().err
+    assert "'age' in row 2 is no number" in told
+    assert "Miller" not in told
+    config = json.loads((tmp_path / "model" / "config.json").read_text())
+    for change in (
+        {"knots": 5},
+        {"columns": [["age", [18, 91]], ["sex", ["f", "m"]]]},
+        {"columns": [["age", [18, 90]], ["sex", ["f", "m", ""]]]},
+        {"columns": [["age", [18.0, 90]], ["sex", ["f", "m"]]]},
+        {"columns": [["age", [90, 18]], ["sex", ["f", "m"]]]},
+        {"columns": [["age", [18, 90]], ["age", [18, 90]], ["sex", ["f", "m"]]]},
+        {"columns": 7},
+        {"further": 1},
+    ):
+        forged = {**config, "steps": [{**config["steps"][0], **change}]}
+        (tmp_path / "model" / "config.json").write_text(json.dumps(forged))
+        assert verify(folder).failed, change

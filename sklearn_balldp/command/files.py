@@ -47,18 +47,20 @@ _SPLIT = re.compile(r"(?<![a-z])(train|test|val|eval|dev|fold|split)", re.IGNORE
 
 @dataclass(frozen=True)
 class Columns:
-    """Which columns of a file hold what; exactly one of the first three is named."""
+    """Which columns of a file hold what: texts, images, embeddings, or all a ``table``."""
 
     text: str | None = None
     image: str | None = None
     embedding: str | None = None
     label: str | None = None
     owner: str | None = None
+    table: str | None = None
 
     @cached_property
     def kind(self) -> str:
         """What the records are."""
-        kinds = [name for name in ("text", "image", "embedding") if getattr(self, name) is not None]
+        names = ("text", "image", "embedding", "table")
+        kinds = [name for name in names if getattr(self, name) is not None]
         if len(kinds) != 1:
             raise InputError("name one of --text, --image and --embedding.")
         return kinds[0]

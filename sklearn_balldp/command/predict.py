@@ -8,6 +8,7 @@ import json
 import re
 import sys
 import warnings
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from ..pipelines import ModelParts, parts_of
 from ..publish.model import Published, loaded
 from ..publish.steps import encoder_for
 from ..text import one_line
-from .files import Columns, Table
+from .files import Columns, Table, table_of
 from .options import InputError, new_file
 from .records import new_records, tell_cut, text_of
 
@@ -47,6 +48,8 @@ def predict(options: argparse.Namespace) -> None:
     for _, step in parts.steps:
         if isinstance(step, SentenceEncoder):
             tell_cut(path, X, step)
+    if published.kind == "tables":
+        parts = replace(parts, steps=parts.steps[1:])
     labels, best = _predicted(parts, X)
     columns = {
         name: [cell_of(cell, path, name, i) for i, cell in enumerate(cells, 1)]
@@ -110,6 +113,10 @@ def _records(
 
     An error says so where the model takes embeddings.
     """
+    if published.kind == "tables":
+        table = table_of(options.file, Columns(table=""))
+        # A row that is refused is named by its place in the whole file.
+        return table, published.pipeline()[0].transform(table.cells), []
     kind = {"texts": "text", "images": "image", "rows": "embedding"}[published.kind]
     columns = Columns(**{kind: options.column or published.column or kind})
     try:

@@ -75,8 +75,10 @@ class Published:
 
     @property
     def kind(self) -> str:
-        """What it labels: "texts", "images" or "rows"."""
+        """What it labels: "texts", "images", "tables" of columns, or "rows"."""
         first = self.steps[0] if self.steps else None
+        if first is not None and first.kind == "table":
+            return "tables"
         takes = first is not None and first.kind in ("encoder", "words")
         return str(first.settings.get("of", "texts")) if first is not None and takes else "rows"
 

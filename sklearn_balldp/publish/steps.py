@@ -1,4 +1,4 @@
-"""Steps before a head, as one of five kinds of plain data.
+"""Steps before a head, as one of six kinds of plain data.
 
 ======== ==================================================== =============================
 kind     what it does to a row                                arrays
@@ -10,6 +10,7 @@ fourier  sqrt(2 / n) cos(x W + offset)                        weights, offset
 words    counts hashed words of a text
 encoder  embeds a text or an image by named weights, which no
          file holds
+table    makes cells of declared columns
 ======== ==================================================== =============================
 """
 
@@ -28,10 +29,11 @@ from sklearn.frozen import FrozenEstimator
 from .._parameters import LEAST, MOST
 from ..encoders import ImageEncoder, SentenceEncoder, encoder_of
 from ..pipelines import DenseRows
+from ..tables import TableEncoder
 from ..text import one_line
 
 #: Kinds that a file may hold.
-KINDS = ("affine", "norm", "fourier", "words", "encoder")
+KINDS = ("affine", "norm", "fourier", "words", "encoder", "table")
 _MAX_FEATURES, _MAX_GRAMS, _MAX_TOKENS, _MAX_NAME = 2**16, 10, 2**16, 200
 # Entries of a matrix whose norm is computed exactly; the sum of its squares takes no time.
 _LARGE = 2**20
@@ -114,6 +116,8 @@ def step_of(live: Any) -> Step | None:
         of, setting = ("texts", "max_length") if kind is SentenceEncoder else ("images", "model")
         named = {"of": of, "name": str(live.identity), setting: plain(getattr(live, setting))}
         return Step("encoder", named)
+    if kind is TableEncoder:
+        return Step("table", live.to_dict())
     if kind is HashingVectorizer:
         default, params = HashingVectorizer().get_params(), live.get_params()
         if all(name in _WORDS or params[name] == default[name] for name in params):
@@ -185,6 +189,9 @@ def _checked(step: Step, width: int | None, first: bool) -> tuple[Any, int | Non
             return sound and not a and first and width is None, s["n_features"]
         case "encoder":
             return _is_encoder(s) and not a and first and width is None, None
+        case "table":
+            out = len(table_of(s).get_feature_names_out())
+            return table_of(s).to_dict() == s and not a and first and width is None, out
     for kind, layout in _LAYOUTS:
         if kind == step.kind and layout.keys() == a.keys():
             sizes = {} if width is None else {"n": width}
@@ -210,6 +217,14 @@ def _is_encoder(s: dict[str, Any]) -> bool:
 
 def _is_name(value: Any) -> bool:
     return type(value) is str and value.isprintable() and 0 < len(value) <= _MAX_NAME
+
+
+def table_of(settings: dict[str, Any]) -> TableEncoder:
+    """The encoder of a table; a ValueError if its settings are no declaration."""
+    columns = dict(settings["columns"])
+    if settings.keys() != {"columns", "knots"} or len(columns) != len(settings["columns"]):
+        raise ValueError("these are no declared columns")
+    return TableEncoder(columns, knots=settings["knots"]).fit()
 
 
 @dataclass(frozen=True)
@@ -241,6 +256,8 @@ def made(step: Step) -> list[Any]:
             return [_fitted(RBFSampler(n_components=len(a["offset"])), **state)]
         case "words":
             return [HashingVectorizer(**{**s, "ngram_range": tuple(s["ngram_range"])}), DenseRows()]
+        case "table":
+            return [table_of(s)]
     return [NamedEncoder(s["name"])]
 
 
