@@ -312,7 +312,7 @@ def test_a_ledger_counts_the_fit_and_keeps_its_limit(balldp):
     shown = balldp(f"{near} 1 --out near --limit 20")
     assert "holds 1 release(s), epsilon 8 of the limit 20 for one record within 0.5" in shown
     cost = accountant.releases[-1].guarantee(0.5).epsilon
-    assert f"there this fit counts as epsilon {cost:.4g}\n" in shown
+    assert f"there this fit counts as epsilon {rounded(cost, 4, UP)}\n" in shown
     assert re.search(
         r"above limit=20\.0 .*2 release.* it costs epsilon=[2-9]\d\.?\d* within 0\.5, where this "
         r"ledger counts \(its own epsilon=4 holds within 0\.1 alone\)",
