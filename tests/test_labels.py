@@ -60,7 +60,6 @@ def test_what_a_fit_takes_is_saved_as_it_was(name, tmp_path):
 
 REFUSED = {
     "durations": (series(CODES, int).map(lambda d: pd.Timedelta(days=d)), r"timedelta.*astype"),
-    "long doubles": (CODES.astype(np.longdouble), r"astype\(str\)"),
     "surrogates": ([["a\ud800", "b"][code] for code in CODES], "lone surrogates"),
     "1,001 letters": (np.array(["a" * 1001, "b"])[CODES], "more than 1000 characters"),
     "a NUL at the end": (np.array(["a\0", "b"], dtype=object)[CODES], "end in NUL"),
@@ -70,12 +69,13 @@ REFUSED = {
     "steps of 25 seconds": (DAYS[CODES].astype("datetime64[25s]"), r"astype\(str\)"),
 }
 
+if np.dtype(np.longdouble) != np.float64:  # which some processors have no others than
+    REFUSED["long doubles"] = CODES.astype(np.longdouble), r"astype\(str\)"
+
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_no_folder_holds_is_refused_before_the_charge(name):
     y, said = REFUSED[name]
-    if name == "long doubles" and np.dtype(np.longdouble) == np.float64:
-        pytest.skip("long doubles are doubles here")
     accountant = PrivacyAccountant(radius=0.5)
     head = BallDPRidgePrototype(4.0, radius=0.5, accountant=accountant)
     with pytest.raises((TypeError, ValueError), match=said) as caught:
