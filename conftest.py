@@ -22,7 +22,6 @@ MACHINE = (
     "this system is not POSIX",
     "this system permits no new PID namespace",
     "this BLAS has one thread",
-    "long doubles are doubles here",
 )
 REASONS = {*(f"needs {name}" for name in LIBRARIES), *MACHINE}
 

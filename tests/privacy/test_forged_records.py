@@ -271,7 +271,7 @@ CONTRADICTIONS = [
     ("started descent", {"bound.least_reach": 0.2}, "must lie between"),
     ("descent", {"bound.least_reach": 0.5}, "needs a start"),
     ("descent", {"bound.budget": 1.0}, "epsilon"),
-    ("descent", {"bound.budget": 0.0}, "leaves nothing"),
+    ("descent", {"bound.budget": 0.0}, "is too small for 5 steps"),
     ("descent", {"bound.clip": -0.2}, "settings of a descent"),
     ("descent", {"bound.momentum": 1.0}, "settings of a descent"),
     ("descent", {"bound.learning_rate": ...}, "learning_rate"),
