@@ -65,8 +65,8 @@ def test_hostile_datasets(loss, n_classes, case, alpha):
     for fit_intercept in (False, True):
         reachable, _ = Minimiser(0.0).rounding(Problem(**public, fit_intercept=fit_intercept))
         objective = objective_of(loss, X, y, n_classes, alpha, fit_intercept)
-        for tol in (1e-6, reachable):
-            assert_converges(objective, tol)
+        # Whatever stops there would have stopped before at a larger one, which takes as long.
+        assert_converges(objective, reachable)
 
 
 @pytest.mark.parametrize("broken", [("_lbfgs",), ("_lbfgs", "_newton")])
