@@ -15,6 +15,8 @@ matplotlib.use("Agg")
 if "PYTEST_XDIST_WORKER" in os.environ:
     # The workers share the cores; threads of BLAS in each would only wait for one another.
     threadpool_limits(1, user_api="blas")
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+        os.environ.setdefault(name, "1")  # of the processes that they start
 
 
 @pytest.fixture
