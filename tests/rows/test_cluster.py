@@ -6,6 +6,7 @@ import os
 import signal
 import threading
 import time
+from importlib.metadata import version
 from pathlib import Path
 
 import dask
@@ -52,7 +53,9 @@ def forbid_noise():
 def method_of_starts():
     """Workers fork from a process that has imported what they need, where systems have one."""
     method = "forkserver"
-    if method not in multiprocessing.get_all_start_methods():
+    # It was tried with releases of this year alone; others start as they always did.
+    older = int(version("distributed").partition(".")[0]) < 2026
+    if older or method not in multiprocessing.get_all_start_methods():
         return "spawn"
     with dask.config.set({"distributed.worker.multiprocessing-method": method}):
         context = get_mp_context()
