@@ -21,14 +21,14 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import ClassNamePrefixFeaturesOutMixin
 from sklearn.utils import Tags
 
 from ._parameters import check_whole
 from .datasets import unit_rows
 from .encoder_name import has_digest, name_of_weights, same_encoder
 from .encoder_weights import DEFAULT, DEFAULT_WIDTH, PACKAGE, copies, digest_of, located
-from .pipelines import RowWise
+from .pipelines import Stateless
 from .progress import bar
 
 Rows = NDArray[np.float32]
@@ -99,7 +99,7 @@ class _Cache:
             base.executemany("INSERT OR REPLACE INTO row VALUES (?, ?)", values)
 
 
-class BaseEncoder(RowWise, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class BaseEncoder(ClassNamePrefixFeaturesOutMixin, Stateless):
     """What the encoders share: validation, the cache, the progress bar, unit norm.
 
     Each has ``_records(X)``, the records as a list or a ValueError; ``_identity()``, in JSON the
@@ -171,12 +171,8 @@ class BaseEncoder(RowWise, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
                 rows |= new
         return np.stack([rows[key] for key in keys])
 
-    def __sklearn_is_fitted__(self) -> bool:
-        return True
-
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
-        tags.requires_fit = False
         tags.input_tags.two_d_array = False
         return tags
 

@@ -94,7 +94,19 @@ class RowWise:
     """
 
 
-class DenseRows(RowWise, OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
+class Stateless(RowWise, TransformerMixin, BaseEstimator):
+    """A step of this package that learns nothing, and transforms without a fit."""
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return True
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.requires_fit = False
+        return tags
+
+
+class DenseRows(OneToOneFeatureMixin, Stateless):
     """Make sparse rows dense, for the heads take no others.
 
     It learns nothing, so that one record moves one row. A model that holds it can be saved and
@@ -125,12 +137,8 @@ class DenseRows(RowWise, OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         X = validate_data(self, X, accept_sparse=["csr", "csc", "coo"], reset=is_first)
         return X.toarray() if hasattr(X, "toarray") else X
 
-    def __sklearn_is_fitted__(self) -> bool:
-        return True
-
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
-        tags.requires_fit = False
         tags.input_tags.sparse = True
         return tags
 

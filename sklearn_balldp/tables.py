@@ -18,11 +18,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import Tags
 
 from ._parameters import check_positive, check_whole
-from .pipelines import RowWise
+from .pipelines import Stateless
 
 #: What stands for no value, unless it is declared as a category.
 MISSING = frozenset(("", "na", "n/a", "nan", "nat", "null", "none", "<na>", "?"))
@@ -347,7 +346,7 @@ def _lacking(name: str) -> ValueError:
 
 
 @dataclass(eq=False, repr=False)
-class TableEncoder(RowWise, TransformerMixin, BaseEstimator):
+class TableEncoder(Stateless):
     """Rows of norm one of records in declared columns.
 
     Nothing is learnt: what a column may hold is declared, and public. So one changed record changes
@@ -420,7 +419,8 @@ class TableEncoder(RowWise, TransformerMixin, BaseEstimator):
         ----------
         X : table, optional
             Not looked at.
-        y : ignored
+        y : object, optional
+            Not looked at.
 
         Returns
         -------
@@ -447,7 +447,7 @@ class TableEncoder(RowWise, TransformerMixin, BaseEstimator):
         Returns
         -------
         ndarray of shape (n_samples, n_features_out)
-            float32 rows of norm 1. Pass ``encoder=encoder.identity`` to the head, so that its
+            Rows of norm 1, in float32. Pass ``encoder=encoder.identity`` to the head, so that its
             record names the declaration.
 
         Raises
@@ -557,12 +557,13 @@ class TableEncoder(RowWise, TransformerMixin, BaseEstimator):
 
         Parameters
         ----------
-        input_features : ignored
+        input_features : object, optional
+            Not looked at.
 
         Returns
         -------
         ndarray of shape (n_features_out,)
-            ``column=value`` for each knot, category or code; ``column=`` for missing values.
+            Names: ``column=value`` for each knot, category or code, ``column=`` for missing values.
         """
         names = [
             f"{part.name}={value}"
@@ -577,7 +578,7 @@ class TableEncoder(RowWise, TransformerMixin, BaseEstimator):
         Returns
         -------
         dict
-            ``columns``, a list of names and what they may hold, in order; and ``knots``.
+            Names and what they may hold, in order, as ``columns``; and ``knots``.
         """
         self._parts()
         columns = [[name, plain_declaration(own)] for name, own in self.columns.items()]
@@ -589,12 +590,8 @@ class TableEncoder(RowWise, TransformerMixin, BaseEstimator):
         text = json.dumps(self.to_dict(), sort_keys=True, separators=(",", ":"))
         return f"table sha256:{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
-    def __sklearn_is_fitted__(self) -> bool:
-        return True
-
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
-        tags.requires_fit = False
         tags.input_tags.two_d_array = False
         tags.input_tags.categorical = True
         tags.input_tags.string = True

@@ -179,8 +179,11 @@ def test_a_row_depends_on_its_record_alone():
     assert len(set(codes.argmax(axis=1).tolist())) == 4
 
 
+@pytest.mark.needs("polars", "pyarrow")
 def test_tables_of_other_libraries():
-    pl, pa = pytest.importorskip("polars"), pytest.importorskip("pyarrow")
+    import polars as pl
+    import pyarrow as pa
+
     columns = {
         "age": [18, 90],
         "sex": ["f", "m"],

@@ -100,6 +100,9 @@ def test_every_head_is_audited(head, n_classes, digits):
     assert auditor.baseline_ == pytest.approx(0.1)
     certificate = auditor.certificate_
     assert list(certificate.index) == ["dp", "rdp", "direct", "anchor", "ball", "support", "bayes"]
+    # Printed to the nearest number, one in two would be less than is proved.
+    shown = float(re.search(r"certificate (\S+)", auditor.summary())[1])
+    assert certificate["direct"] <= shown <= certificate["direct"] + 1e-3
     # What a certificate leaves out only raises it; the anchor need not be the best reference.
     low, high = auditor.success_interval_["clopper_pearson"]
     assert low - 0.05 <= certificate["bayes"] <= high + 0.05
