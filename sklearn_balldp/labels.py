@@ -19,6 +19,8 @@ def plain(labels: Any) -> Any:
     of_frame = getattr(labels, "ndim", 0) == 2 and hasattr(labels, "iloc") and labels.shape[1] == 1
     dtype = labels.dtypes.iloc[0] if of_frame else getattr(labels, "dtype", None)
     kind = getattr(dtype, "kind", "")
+    if kind == "S":
+        raise TypeError("labels are of type bytes, which no model holds: take y.astype(str).")
     if kind == "T":
         # NumPy's texts of any width, of which scikit-learn takes none.
         return labels.astype(object)

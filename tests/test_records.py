@@ -433,9 +433,12 @@ def test_public_and_declared_labels_are_those_of_the_records(own, others, tmp_pa
 
 
 TYPES = {
-    "zoned dates": (pd.date_range("2024", periods=2, tz="Europe/Berlin"), "a datetime; .*astype"),
+    "zoned dates": (
+        pd.date_range("2024", periods=2, tz="Europe/Berlin"),
+        "a (datetime|Timestamp); .*astype",
+    ),
     "periods": (pd.period_range("2024", periods=2, freq="M"), "is of type pandas.period; .*astype"),
-    "durations": (pd.to_timedelta([1, 2], unit="s"), "a timedelta; convert .*astype"),
+    "durations": (pd.to_timedelta([1, 2], unit="s"), "a (timedelta|Timedelta); convert .*astype"),
     "images": ([{"bytes": b"\x89PNG", "path": "1"}] * 2, "a dict; write each image to a file"),
     "bytes of images": ([b"\x89PNG"] * 2, "no valid Unicode; of images write each to a file"),
 }

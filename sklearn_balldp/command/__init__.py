@@ -25,9 +25,11 @@ def main(arguments: list[str] | None = None) -> int:
         return _run(options)
 
 
-def _warn(message: Warning | str, *_: Any) -> None:
+def _warn(message: Warning | str, category: type[Warning], *_: Any) -> None:
     """A warning in one line, without a place in the code."""
-    print(f"Note      {_in_one_line(message)}", file=sys.stderr)
+    # What libraries tell those who program with them is no note to the reader.
+    if not issubclass(category, DeprecationWarning):
+        print(f"Note      {_in_one_line(message)}", file=sys.stderr)
 
 
 def _in_one_line(message: object) -> str:

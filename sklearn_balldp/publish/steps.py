@@ -250,6 +250,8 @@ def made(step: Step) -> list[Any]:
         case "affine":
             components, out = np.ascontiguousarray(a["matrix"].T), a["matrix"].shape[1]
             state = {"mean_": a["shift"], "components_": components, "n_components_": out}
+            # Looked up by releases of scikit-learn before 1.7, used where rows are whitened alone.
+            state["explained_variance_"] = np.ones(out)
             return [_fitted(PCA(out), **state)]
         case "fourier":
             state = {"random_weights_": a["weights"], "random_offset_": a["offset"]}

@@ -170,7 +170,7 @@ def _read_by(path: str, part: str, read: Callable[[], T]) -> T:
 
 def _lacking_codec(path: str, codec: str) -> RowsError:
     """The error of a codec that Zarr does not find, with what to install."""
-    name = codec.removeprefix("numcodecs.")
+    name = codec.rpartition("numcodecs.")[2].lower()
     package = "imagecodecs" if name.startswith("imagecodecs") else "the package that registers it"
     if name in _EXTRAS:
         package = f"pip install 'numcodecs[{name.removesuffix('2')}]'"

@@ -1,6 +1,7 @@
 """Sums over records: what is summed, whatever the format of the rows, and how it is laid out."""
 
 import itertools
+import math
 import tracemalloc
 from dataclasses import replace
 
@@ -225,7 +226,7 @@ def test_weighted_counts_of_many_records():
         counts.append(query.statistics(problem, values).counts)
     moved = np.sqrt(2.0 + np.sum((0.5 * (counts[0] - counts[1])) ** 2))
     assert moved <= query.ratio(problem, 0.1, "protected")
-    assert abs(counts[0][0] - weights.sum()) < 1e-9
+    assert abs(counts[0][0] - math.fsum(weights)) < 1e-9
 
 
 # -- how a budget is divided -----------------------------------------------------------------------

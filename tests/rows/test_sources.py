@@ -557,7 +557,9 @@ def test_a_missing_codec_is_named_with_what_to_install(version, codec, remedy, t
     else:
         metadata["codecs"].append({"name": codec, "configuration": {}})
     path.write_text(json.dumps(metadata))
-    with pytest.raises(ValueError, match=rf"codec '{codec}', .* not installed: it needs {remedy};"):
+    with pytest.raises(
+        ValueError, match=rf"(?i)codec '[\w.]*{codec}', .* not installed: it needs {remedy};"
+    ):
         from_zarr(tmp_path / "x")
 
 
