@@ -104,7 +104,7 @@ def test_every_room_can_be_the_first_that_is_imported():
         (f"plan {GIVEN} --out m", "--out is no option of plan (but of demo, train, predict)"),
         ("verify m --zzz", "--zzz is no option of verify; see balldp verify --help"),
         ("tran f.csv", "'tran' is no command (did you mean train?)"),
-        ("plan f.csv --text t", "the following arguments are required: --label, --radius"),
+        ("plan f.csv --text t", "the following arguments are required: --label"),
         (f"plan {GIVEN} --epsilon two", "argument --epsilon: invalid float value: 'two'"),
     ],
 )

@@ -43,6 +43,12 @@ _ENCODER = "sentence-transformers/all-MiniLM-L6-v2, rounded to eight bits"
 
 def demo(options: argparse.Namespace) -> None:
     """Compare the promises, write a model as it would be published, and check it."""
+    if options.table:
+        # It shows the same things, and takes them from here.
+        from .demo_table import demo_table
+
+        demo_table(options)
+        return
     place = options.out
     check_new(place)
     data = load_messages()
@@ -55,10 +61,16 @@ def demo(options: argparse.Namespace) -> None:
         "          standard differential privacy (DP) hides any other record and its label",
         flush=True,
     )
-    scores, chosen = _compared(data)
+    ball: dict[str, Any] = {"radius": RADIUS}
+    # Its labels are hidden, so that the list of them must be public.
+    standard = {"protect_labels": True, "classes": np.unique(data.y_train)}
+    sides = (data.X_train, data.y_train, data.X_test, data.y_test)
+    scores = compared(sides, {"ball": ball, "standard DP": standard})
+    chosen = BallDPLogisticRegression(CHOSEN, encoder=_ENCODER, **ball)
+    chosen.fit(data.X_train, data.y_train)
     plain = LogisticRegression(C=10.0, max_iter=1000).fit(data.X_train, data.y_train)
     ceiling = float(plain.score(data.X_test, data.y_test))
-    _print_scores(scores, ceiling)
+    print_scores(scores, ceiling)
     _print_promise(chosen)
     with written_as_a_whole(place) as folder:
         (folder / README).write_text(_CONTENT, encoding="utf-8")
@@ -81,28 +93,25 @@ def demo(options: argparse.Namespace) -> None:
     )
 
 
-def _compared(data: Bunch) -> tuple[dict[str, dict[float, Any]], BallDPLogisticRegression]:
-    """Test accuracies of the releases, by promise and epsilon; and a head that hides a ball."""
-
-    def fitted(epsilon: float, **params: Any) -> BallDPLogisticRegression:
-        return BallDPLogisticRegression(epsilon, **params).fit(data.X_train, data.y_train)
-
-    ball = {"radius": RADIUS}
-    # Its labels are hidden, so that the list of them must be public.
-    standard = {"protect_labels": True, "classes": np.unique(data.y_train)}
-    scores = {
+def compared(
+    sides: tuple[Any, ...], promises: dict[str, dict[str, Any]]
+) -> dict[str, dict[float, Any]]:
+    """Test accuracies of the releases, by promise and epsilon."""
+    X, y, X_test, y_test = sides
+    return {
         promise: {
             epsilon: [
-                fitted(epsilon, **params).score(data.X_test, data.y_test) for _ in range(RELEASES)
+                BallDPLogisticRegression(epsilon, **params).fit(X, y).score(X_test, y_test)
+                for _ in range(RELEASES)
             ]
             for epsilon in EPSILONS
         }
-        for promise, params in (("ball", ball), ("standard DP", standard))
+        for promise, params in promises.items()
     }
-    return scores, fitted(CHOSEN, encoder=_ENCODER, **ball)
 
 
-def _print_scores(scores: dict[str, dict[float, Any]], ceiling: float) -> None:
+def print_scores(scores: dict[str, dict[float, Any]], ceiling: float) -> None:
+    """A table of them."""
     print(
         f"Accuracy  of logistic regression on the test, mean of {RELEASES} releases (standard "
         f"deviation)\n          {'epsilon':<10}{'ball':<16}{'standard DP':<16}no noise"

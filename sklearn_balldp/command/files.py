@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from ..encoders import check_colours, pixels_of
 from ..pointers import unfetched
 from ..rows import history_of
+from ..tables import TableEncoder
 from ..text import one_line, trimmed
 from .options import InputError
 
@@ -47,14 +48,14 @@ _SPLIT = re.compile(r"(?<![a-z])(train|test|val|eval|dev|fold|split)", re.IGNORE
 
 @dataclass(frozen=True)
 class Columns:
-    """Which columns of a file hold what: texts, images, embeddings, or all a ``table``."""
+    """Which columns of a file hold what: texts, images, embeddings, or those declared."""
 
     text: str | None = None
     image: str | None = None
     embedding: str | None = None
     label: str | None = None
     owner: str | None = None
-    table: str | None = None
+    table: TableEncoder | None = None
 
     @cached_property
     def kind(self) -> str:
@@ -62,13 +63,18 @@ class Columns:
         names = ("text", "image", "embedding", "table")
         kinds = [name for name in names if getattr(self, name) is not None]
         if len(kinds) != 1:
-            raise InputError("name one of --text, --image and --embedding.")
+            raise InputError("name one of --text, --image, --embedding and --columns.")
         return kinds[0]
 
     @cached_property
     def content(self) -> str:
-        """The column of the records."""
-        return name_of(getattr(self, self.kind))
+        """The column of the records; of a table what no column is called."""
+        return " table" if self.table is not None else name_of(getattr(self, self.kind))
+
+    @cached_property
+    def contents(self) -> list[str]:
+        """All columns of the records that are known by name."""
+        return [self.content] if self.table is None else [*self.table.columns]
 
     @cached_property
     def named(self) -> list[str]:
@@ -375,7 +381,7 @@ def _part(file: Path, beside: dict[str, str | None], columns: Columns) -> Cells:
         # Periods lie there as numbers; whoever knows them not reads numbers.
         kind = (column.metadata or {}).get(b"ARROW:extension:name", b"").decode()
         kind = getattr(column.type, "extension_name", kind)
-        if kind.startswith("pandas.") and name in (columns.content, *columns.named):
+        if kind.startswith("pandas.") and name in (*columns.contents, *columns.named):
             raise InputError(
                 f"{file}: the column {name!r} is of type {kind}; convert it before it is written "
                 "(astype(str))."

@@ -22,6 +22,8 @@ HEADS = {
 }
 #: A radius that public texts tell, and the share of their edits that it hides.
 EDITS, HIDDEN_EDITS = "edits", 0.9
+#: Any replacement of a record in a table, and of its label.
+HIDE_ALL = "all"
 #: Equally likely candidates that a risk is about.
 CANDIDATES = 10
 #: Parameters that messages of the package advise to set, by the options that set them.
@@ -41,6 +43,7 @@ _READ = {
     "file": "",
     "public": "--public ",
     "classes": "--classes ",
+    "columns": "--columns ",
     "private": "--private ",
     "earlier": "--earlier ",
 }
@@ -66,6 +69,13 @@ def of_demo(parser: argparse.ArgumentParser) -> None:
     """Options of demo."""
     folder = "folder to make, or an empty one (default: balldp-demo)"
     parser.add_argument("--out", type=Path, default=Path("balldp-demo"), metavar="DIR", help=folder)
+    table = "the same on a table of columns, which scikit-learn brings"
+    parser.add_argument("--table", action="store_true", help=table)
+
+
+def of_columns(parser: argparse.ArgumentParser) -> None:
+    """Options of columns."""
+    parser.add_argument("file", type=Path, metavar="FILE", help="a table of private records")
 
 
 def of_plan(parser: argparse.ArgumentParser) -> None:
@@ -78,6 +88,8 @@ def of_plan(parser: argparse.ArgumentParser) -> None:
     kinds.add_argument("--image", metavar="COLUMN", help=of_images)
     of_rows = "column of lists, or prefix of columns"
     kinds.add_argument("--embedding", metavar="COLUMN", help=of_rows)
+    of_tables = "what each column of a table may hold (TOML or JSON), which balldp columns drafts"
+    kinds.add_argument("--columns", type=Path, metavar="TOML", help=of_tables)
     add("--label", metavar="COLUMN", required=True, help="column of labels")
     add("--owner", metavar="COLUMN", help="hide all records of one owner together")
     public = "public records in the same columns: for --radius edits, and to test the model on"
@@ -85,7 +97,11 @@ def of_plan(parser: argparse.ArgumentParser) -> None:
     radius = f"""distance between unit rows within which a replaced record is hidden; edits takes it
         from public texts, so that a share of {HIDDEN_EDITS:g} of small edits is hidden; none hides
         replacements at any distance"""
-    add("--radius", required=True, metavar="R|edits|none", help=radius)
+    promise = parser.add_mutually_exclusive_group()
+    promise.add_argument("--radius", metavar="R|edits|none", help=radius)
+    hide = """with --columns, in place of a radius: all (any replacement, and the label; the
+        default), "any 2" (any two cells), or "age=5,sex" (both: a change by 5, and any value)"""
+    promise.add_argument("--hide", metavar="WHAT", help=hide)
     weights = """weights that embed the records: a folder, an installed package or hf://OWNER/NAME;
         of embeddings, what made them"""
     add("--encoder", metavar="NAME|FOLDER", help=weights)
@@ -101,7 +117,7 @@ def of_plan(parser: argparse.ArgumentParser) -> None:
         candidates within the radius of one possible record"""
     goal.add_argument("--risk", type=float, metavar="P", help=risk)
     add("--delta", type=float, default=1e-6, help="default 1e-6")
-    add("--labels", choices=("public", "protected"), default="public")
+    add("--labels", choices=("public", "protected"), help="default public, but with --hide all")
     add("--head", choices=tuple(HEADS), default="logistic")
     rare = parser.add_mutually_exclusive_group()
     equal = "rare classes count as much as others, "
@@ -160,6 +176,7 @@ def of_predict(parser: argparse.ArgumentParser) -> None:
 #: Of each command: what it does in a few words, and what it takes.
 COMMANDS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None]]] = {
     "demo": ("the main job on bundled messages of a bank's customers", of_demo),
+    "columns": ("draft a file that says what the columns of a table may hold", of_columns),
     "plan": ("what train would do: nothing is released, no file written", of_plan),
     "train": ("from a file of private records to a folder to publish", of_train),
     "verify": ("check a model that you received", of_verify),
@@ -187,8 +204,8 @@ def parsed(arguments: list[str] | None) -> argparse.Namespace:
     words = sys.argv[1:] if arguments is None else arguments
     parser = _Parser(
         prog="balldp",
-        description="Train a classifier on private texts or images, and publish it with a proof of "
-        "what it hides.",
+        description="Train a classifier on private tables, texts or images, and publish it with a "
+        "proof of what it hides.",
         allow_abbrev=False,
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
@@ -203,7 +220,37 @@ def parsed(arguments: list[str] | None) -> argparse.Namespace:
         parser.error(f"{command!r} is no command{_meant(command, COMMANDS)}")
     if command is not None:
         _check_names(words[words.index(command) :], command, parsers)
-    return parser.parse_args(words)
+    options = parser.parse_args(words)
+    fault = _settled(options) if command in ("plan", "train") else None
+    if fault is not None:
+        parsers[str(command)].error(fault)
+    return options
+
+
+def _settled(options: argparse.Namespace) -> str | None:
+    """Fill in what is hidden by default; what is wrong with it, if anything is."""
+    of_table = options.columns is not None
+    if options.hide is not None and not of_table:
+        return "--hide is for --columns; of other records name a --radius"
+    if options.radius is None and not of_table:
+        return "the following arguments are required: --radius"
+    if options.radius is None:
+        options.hide = (options.hide or HIDE_ALL).strip()
+    everything, labels = options.hide == HIDE_ALL, options.labels
+    if everything and labels == "public":
+        return 'with public labels say how many cells are hidden, as --hide "any 2"'
+    if options.hide is not None and not everything and labels == "protected":
+        return (
+            f"--hide {options.hide!r} is for public labels: where they are protected, it takes as "
+            "much noise as --hide all, which hides more"
+        )
+    options.labels = labels or ("protected" if everything else "public")
+    if everything and options.classes is None:
+        return (
+            "--hide all hides the label too, and needs --classes FILE, a public list of labels, "
+            'one a line; or hide less, with public labels, as --hide "any 2"'
+        )
+    return None
 
 
 def _check_names(words: list[str], command: str, parsers: dict[str, _Parser]) -> None:
@@ -254,7 +301,7 @@ def prints(options: argparse.Namespace) -> bool:
     """Whether all that a command does is to print."""
     if options.command == "predict":
         return options.out is None
-    return options.command in ("plan", "verify")
+    return options.command in ("plan", "verify", "columns")
 
 
 def check_new(file: Path, option: str) -> None:

@@ -9,6 +9,8 @@ from ..encoders import BaseEncoder
 from ..heads.plan import AT_RISK, LOST
 from ..privacy.release import Release
 from ..publish.card import NOTHING_HIDDEN, candidates_of, down, up
+from ..publish.columns import HiddenColumns
+from ..tables import TableEncoder
 from ..text import one_line, percent
 from .job import Job
 from .options import CANDIDATES
@@ -33,15 +35,19 @@ def describe(job: Job) -> str:
         lines.append(f"{_BELOW}{records.n_repeated:,} repeat an earlier one; all are kept")
     if records.owners is not None:
         lines.append(f"Owners    {release.n_units:,}; all records of one are hidden together")
-    anywhere = release.radius >= 2.0
+    table = None
+    if isinstance(job.step, TableEncoder):
+        table = HiddenColumns(release, job.step)
+        lines += _of_columns(job, table)
+    anywhere = release.radius >= (2.0 if table is None else table.reach)
     distance = "any distance" if anywhere else down(release.radius)
     certificate = percent(release.certificate(1.0 / CANDIDATES))
     lines += [
-        f"Radius    {distance} between unit rows: it hides {_hidden(release, anywhere)}",
+        f"Radius    {distance} between unit rows: it hides {table or _hidden(release, anywhere)}",
         f"Promise   epsilon {up(release.epsilon)}, delta {release.delta:g}, labels "
         f"{release.labels}",
         f"{_BELOW}who knows all else, and holds {CANDIDATES} equally likely "
-        f"{candidates_of(release)},",
+        f"{candidates_of(release, table=table)},",
         f"{_BELOW}names the right one with probability {certificate} at most",
         *_at_risk(job),
     ]
@@ -49,6 +55,19 @@ def describe(job: Job) -> str:
     if release.guarantee().advantage > NOTHING_HIDDEN:
         lines.append(f"Warning   epsilon {up(release.epsilon)} hides next to nothing: lower it")
     return "\n".join(lines)
+
+
+def _of_columns(job: Job, table: HiddenColumns) -> list[str]:
+    """Cells that are not as declared, and how far each column may change unseen."""
+    lines = [f"Columns   {len(job.records.counts)} in {job.records.X.shape[1]:,} cells"]
+    for name, (outside, missing) in job.records.counts.items():
+        odd = {"not as declared (clipped, or spread)": outside, "missing": missing}
+        shown = ", ".join(f"{number:,} {what}" for what, number in odd.items() if number)
+        lines += [f"{_BELOW}{one_line(name, 60)}: {shown}"] if shown else []
+    if table.rows:
+        changes = (f"{one_line(name, 60)} {change}" for name, (_, change) in table.rows.items())
+        lines.append(f"{_BELOW}may change unseen, alone: {'; '.join(changes)}")
+    return lines
 
 
 def _hidden(release: Release, anywhere: bool) -> str:

@@ -26,7 +26,7 @@ from ..publish.steps import encoder_for
 from ..text import one_line
 from .files import Columns, Table, table_of
 from .options import InputError, new_file
-from .records import new_records, tell_cut, text_of
+from .records import contents_of, new_records, tell_cut, text_of
 
 #: Columns that are added.
 LABEL, PROBABILITY = "prediction", "probability"
@@ -114,11 +114,15 @@ def _records(
     An error says so where the model takes embeddings.
     """
     if published.kind == "tables":
-        table = table_of(options.file, Columns(table=""))
         # A row that is refused is named by its place in the whole file.
-        return table, published.pipeline()[0].transform(table.cells), []
+        columns = Columns(table=published.pipeline()[0])
+        table = table_of(options.file, columns)
+        if not len(table):
+            raise InputError(f"{options.file}: there is no record in it.")
+        return table, contents_of(table, columns), []
     kind = {"texts": "text", "images": "image", "rows": "embedding"}[published.kind]
-    columns = Columns(**{kind: options.column or published.column or kind})
+    named: dict[str, Any] = {kind: options.column or published.column or kind}
+    columns = Columns(**named)
     try:
         return new_records(options.file, columns, alone=options.column is None)
     except InputError as error:

@@ -1,4 +1,4 @@
-"""Records of a file: texts, images or embeddings, with their labels and owners.
+"""Records of a file: texts, images, embeddings or columns, with their labels and owners.
 
 A cell is read from its own value alone, and no error quotes one: rows are named by their number.
 """
@@ -8,7 +8,7 @@ import re
 import warnings
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from hashlib import blake2b
 from numbers import Real
@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..encoders import SentenceEncoder
+from ..tables import MISSING, Counts, TableEncoder, spelled
 from ..text import appearance, label_key, one_line, spelling, trimmed
 from .files import Columns, Picture, Table, rows_in_words, table_of
 from .options import InputError
@@ -26,6 +27,8 @@ from .options import InputError
 _MAX_LABEL = 200
 # Numbers in one cell beyond which they are no columns of a table.
 _MANY = 50
+# Codes that may well be different.
+_FEW_CODES = 20
 # Characters below which no encoder is asked how many tokens a text has.
 _SHORT = 64
 # Spellings of a missing number, and types of cells that can be numbers.
@@ -37,7 +40,7 @@ _OF_NUMBERS = {str, int, float, Decimal, type(None)}
 class Records:
     """Records as a head or an encoder takes them; counts of them are private."""
 
-    #: Texts, pictures, or an array of embeddings.
+    #: Texts, pictures, or an array of embeddings or of the rows of a table.
     X: Any
     #: Labels and owners, each in one spelling.
     y: NDArray[Any] | None
@@ -48,6 +51,10 @@ class Records:
     n_repeated: int = 0
     #: How many write their label in another way than the first of their class.
     n_respelled: int = 0
+    #: Of a table: how many cells of each column are not as declared.
+    counts: dict[str, Counts] = field(default_factory=dict)
+    #: Columns of codes that few records share.
+    rare: tuple[str, ...] = ()
 
     @property
     def groups(self) -> dict[str, Any]:
@@ -96,7 +103,7 @@ def read(path: Path, columns: Columns, *, missing: str = "error") -> Records:
         respelled = sum(first[label] != n for label, n in zip(labels.tolist(), names, strict=True))
     if columns.owner is not None:
         owners = _owners(of_columns[columns.named[-1]], kept, path, columns.owner)
-    embeds = columns.kind == "embedding"
+    embeds = columns.kind in ("embedding", "table")
     return Records(
         np.stack(X) if embeds else X,
         labels,
@@ -104,7 +111,21 @@ def read(path: Path, columns: Columns, *, missing: str = "error") -> Records:
         n_dropped=len(dropped),
         n_repeated=len(X) - len({blake2b(x).digest() if embeds else x for x in X}),
         n_respelled=respelled,
+        counts={} if columns.table is None else columns.table.counts(table.cells),
+        rare=_rare(table, columns.table),
     )
+
+
+def _rare(table: Table, encoder: TableEncoder | None) -> tuple[str, ...]:
+    """Columns of codes of which most are those of one record."""
+    found = []
+    for name, declared in () if encoder is None else encoder.columns.items():
+        codes = [
+            code for cell in table.cells[name] if (code := spelled(cell)).lower() not in MISSING
+        ]
+        if isinstance(declared, int) and len(codes) > _FEW_CODES and len({*codes}) > len(codes) / 2:
+            found.append(name)
+    return tuple(found)
 
 
 def aligned(labels: Iterable[str], classes: Iterable[str] = ()) -> list[str]:
@@ -146,7 +167,8 @@ def new_records(path: Path, columns: Columns, *, alone: bool) -> tuple[Table, li
     if not len(table):
         raise InputError(f"{path}: there is no record in it.")
     if alone and len(table.cells) == 1 and columns.content not in table.cells:
-        columns = Columns(**{columns.kind: next(iter(table.cells))})
+        named: dict[str, Any] = {columns.kind: next(iter(table.cells))}
+        columns = Columns(**named)
         if columns.content not in ("text", "image", "embedding"):
             warnings.warn(
                 f"{path}: its first line names the only column, and is no record.", stacklevel=3
@@ -179,7 +201,7 @@ def tell_cut(path: Path, texts: list[str], encoder: SentenceEncoder) -> None:
 
 
 def contents_of(table: Table, columns: Columns) -> list[Any]:
-    """Texts, pictures or rows of numbers; None for what is missing."""
+    """Texts, pictures, or rows of numbers or columns; None for what is missing."""
     path, names = table.path, _content_columns(table, columns)
     if columns.kind == "embedding":
         cells = zip(*(table.cells[name] for name in names), strict=True)
@@ -192,6 +214,11 @@ def contents_of(table: Table, columns: Columns) -> list[Any]:
                     "above; the cells are no lists of one length."
                 )
         return [None if row is None or not np.isfinite(row).all() else row for row in rows]
+    if columns.table is not None:
+        try:
+            return [*columns.table.transform(table.cells)]
+        except ValueError as error:
+            raise InputError(f"{path}: {str(error).removeprefix('X: ')}") from None
     texts = [text_of(c, path, names[0], i) for i, c in enumerate(table.cells[names[0]], 1)]
     if columns.kind == "text":
         return texts
@@ -211,7 +238,7 @@ def contents_of(table: Table, columns: Columns) -> list[Any]:
 
 def _content_columns(table: Table, columns: Columns) -> list[str]:
     """Columns of the records; an error if one of them, or of labels or owners, is not there."""
-    path, content, names = table.path, columns.content, [columns.content]
+    path, content, names = table.path, columns.content, columns.contents
     if len({content, *columns.named}) <= len(columns.named):
         raise InputError(f"{path}: one column cannot serve as two; name another for each option.")
     if columns.kind == "embedding" and content not in table.cells:

@@ -14,6 +14,7 @@ from ..pipelines import parts_of
 from ..privacy.noise import EXACT_SAMPLER, SEEDED_SAMPLER
 from ..privacy.release import Release
 from ..text import DOWN, UP, one_line, percent, rounded
+from .columns import HiddenColumns
 from .steps import Step, step_of
 
 #: Numbers of candidates of the certificates.
@@ -119,7 +120,8 @@ def card_text(
 
     What is None is not at hand. ``beyond_rows`` names steps that may map a row by others.
     """
-    w, guarantee = _words(release, steps), release.guarantee()
+    table = HiddenColumns.of(release, steps)
+    w, guarantee = _words(release, steps, table), release.guarantee()
     moved = f"steps before the head: {beyond_rows}, so that one record may have moved all rows"
     beyond = [moved] if beyond_rows else []
     return Card(f"""\
@@ -129,17 +131,18 @@ def card_text(
 
 - {w["hidden"]}
 - What an attacker gains{w["seedless"]}: whoever knows {w["others"]}, and holds ten equally likely \
-{candidates_of(release)}, names the true one with probability \
+{candidates_of(release, table=table)}, names the true one with probability \
 {percent(release.certificate(0.1))} at most. A blind guess is right with probability 10 %.
 - Not covered: {w["uncovered"]}what several models from the same records tell together.
 
 ## What is promised{w["seedless"]}
 
 This model was trained on {w["trained"]}. The promise limits what anyone can learn about \
-{w["one"]}. Suppose {w["change"]}. {_before(release, steps)}{w["tells"]} which of the two was \
-used, even with {w["others"]}, the method and its settings at hand. The advantage over guessing is \
-at most {percent(guarantee.advantage)} (0 % is guessing, 100 % is certainty).{w["condition"]}
-
+{w["one"]}. Suppose {w["change"]}. {_before(release, steps, table)}\
+{w["tells"]} which of the two was used, even with {w["others"]}, the method and its settings at \
+hand. The advantage over guessing is at most {percent(guarantee.advantage)} (0 % is guessing, \
+100 % is certainty).{w["condition"]}
+{_columns(table)}
 ## What is not covered
 
 {w["further"]}{w["labels"]}- {w["several"]}
@@ -159,14 +162,14 @@ arXiv:2507.06969).{w["guess"]}{w["drawn"]}
 
 {w["versions"]}:
 
-{_told_apart(release)}
+{_told_apart(release, table)}
 
 True positives: how often an attacker recognises one version. False positives: how often that \
 version is named when it was the other.
 
 {w["candidates"]}:
 
-{_named(release)}
+{_named(release, table)}
 
 ## Other releases from the same records
 
@@ -181,15 +184,19 @@ Choosing the best of several models by scores on private records is a release of
 {points(_origin(release, same))}""")
 
 
-def _words(release: Release, steps: Mapping[str, Step] | None) -> dict[str, str]:
+def _words(
+    release: Release, steps: Mapping[str, Step] | None, table: HiddenColumns | None
+) -> dict[str, str]:
     """What depends on whom a release hides, and which changes."""
     person, protected = release.unit == "person", release.labels == "protected"
-    anywhere, seeded = _at_any_distance(release), release.private is False
+    anywhere, seeded = _at_any_distance(release, table), release.private is False
     radius, two = down(release.radius), up(release.guarantee(records=2).epsilon)
     hidden = "Hidden: whether a record was swapped for another: "
     if person:
         hidden = "Hidden: whether the records of one person were swapped for others, each for "
-    hidden += f"{_other(release, f'at most {radius} away ({_meaning(release)})')}."
+    hidden += f"{_other(release, table, f'at most {radius} away ({_meaning(release)})')}."
+    if table is not None:
+        hidden = f"Hidden: {table}."
     condition = ""
     if seeded:
         hidden = f"Not private, because of the seed. {hidden.replace(':', ' without it:', 1)}"
@@ -210,7 +217,7 @@ def _words(release: Release, steps: Mapping[str, Step] | None) -> dict[str, str]
         several += "belong to one person, which the publisher stated"
     labels = "- labels, and how many records each class has: they are public\n"
     further = "- replacements further away than the distance promised, beyond what the tables say\n"
-    candidates = candidates_of(release, "of this radius")
+    candidates = candidates_of(release, "of this radius", table)
     if "ball" in candidates:
         candidates += ", so that two of them may be twice as far apart (but no further than any "
         candidates += "two rows can be)"
@@ -221,7 +228,7 @@ def _words(release: Release, steps: Mapping[str, Step] | None) -> dict[str, str]
         "trained": trained,
         "one": "one person among them" if person else "one of them",
         "change": f"{'each record of one person' if person else 'a record'} is replaced by "
-        f"{_other(release, f'within {radius} ({_distance(release, steps)})')}",
+        f"{_other(release, table, f'within {radius} ({_distance(release, steps)})')}",
         "tells": f"{'Without the seed, whoever' if seeded else 'Whoever'} sees the model "
         f"{_tells(release.guarantee().advantage)}",
         "seedless": " without the seed" if seeded else "",
@@ -239,18 +246,24 @@ def _words(release: Release, steps: Mapping[str, Step] | None) -> dict[str, str]
     }
 
 
-def _at_any_distance(release: Release) -> bool:
+def _reach(release: Release, table: HiddenColumns | None) -> float:
+    """A radius that no two rows exceed."""
+    return release.full_radius if table is None else table.reach
+
+
+def _at_any_distance(release: Release, table: HiddenColumns | None) -> bool:
     """Whether no two rows are further apart than the radius."""
-    return bool(release.radius >= release.full_radius)
+    return bool(release.radius >= _reach(release, table))
 
 
-def _other(release: Release, near: str) -> str:
+def _other(release: Release, table: HiddenColumns | None, near: str) -> str:
     """What may take a record's place unseen."""
     if release.labels == "protected":
-        if _at_any_distance(release):
+        if _at_any_distance(release, table):
             return "any other, whatever its label"
         return f"any record of a different label, or one of the same label {near}"
-    return "any of the same label" if _at_any_distance(release) else f"one of the same label {near}"
+    anywhere = _at_any_distance(release, table)
+    return "any of the same label" if anywhere else f"one of the same label {near}"
 
 
 def _distance(release: Release, steps: Mapping[str, Step] | None) -> str:
@@ -263,14 +276,16 @@ def _distance(release: Release, steps: Mapping[str, Step] | None) -> str:
     return f"{release.metric} distance between rows{as_seen}{scaled}{edits}"
 
 
-def candidates_of(release: Release, ball: str | None = None) -> str:
+def candidates_of(
+    release: Release, ball: str | None = None, table: HiddenColumns | None = None
+) -> str:
     """Which candidates a certificate of a release is about; ``ball`` names its size in words.
 
     They lie inside one ball around a possible record, as the proof asks. On the sphere not every
     ball has a possible record in its centre.
     """
     protected, several = release.labels == "protected", release.weights.most_records > 1
-    anywhere = _at_any_distance(release)
+    anywhere = _at_any_distance(release, table)
     if protected and (anywhere or not several):
         return f"candidates{' for the records of one person' if several else ''}, of any labels"
     around = f"inside one ball {ball or f'of radius {down(release.radius)}'} around a possible "
@@ -329,12 +344,28 @@ def _acting(steps: Mapping[str, Step]) -> dict[str, float | None]:
     return {marked(name): step.stretch for name, step in steps.items()}
 
 
-def _before(release: Release, steps: Mapping[str, Step] | None) -> str:
+def _columns(table: HiddenColumns | None) -> str:
+    """By how much each column may change unseen, where not every change of one is hidden."""
+    rows = {} if table is None else table.rows
+    if not rows:
+        return ""
+    shown = {marked(name): [*map(marked, cells)] for name, cells in rows.items()}
+    changes = _table("column", ("may hold", "may change unseen, alone"), shown)
+    return f"""
+Each column alone may change so much, between two values that are there:
+
+{changes}
+"""
+
+
+def _before(release: Release, steps: Mapping[str, Step] | None, table: HiddenColumns | None) -> str:
     """What the distance is before the steps of a pipeline, if anything bounds it."""
     stretches = _acting(steps or {})
     if not stretches:
         return ""
-    if _at_any_distance(release):
+    if table is not None:
+        return "" if table.everything else f"This is so of {table}. "
+    if _at_any_distance(release, table):
         return f"The head sees rows after {', '.join(stretches)}. "
     names, unknown = ", ".join(stretches), [name for name, s in stretches.items() if s is None]
     factor = math.prod(stretch for stretch in stretches.values() if stretch is not None)
@@ -355,9 +386,9 @@ def _before(release: Release, steps: Mapping[str, Step] | None) -> str:
     )
 
 
-def _told_apart(release: Release) -> str:
+def _told_apart(release: Release, table: HiddenColumns | None) -> str:
     """What may be learned about two records, by their distance."""
-    radii = _radii(release)
+    radii = _radii(release, table)
     columns = [release.guarantee(radius) for radius in radii.values()]
     rows = {
         "epsilon": [up(g.epsilon) for g in columns],
@@ -372,11 +403,11 @@ def _told_apart(release: Release) -> str:
     return _table("distance", radii, rows)
 
 
-def _named(release: Release) -> str:
+def _named(release: Release, table: HiddenColumns | None) -> str:
     """How often the right one of several candidates is named, by the radius of their ball."""
-    radii, promised = _radii(release), release.guarantee_of_candidates()
-    if "ball" not in candidates_of(release):
-        radii = {_anywhere(release): None}
+    radii, promised = _radii(release, table), release.guarantee_of_candidates()
+    if "ball" not in candidates_of(release, table=table):
+        radii = {_anywhere(_reach(release, table)): None}
     # Of a radius that was drawn only the promise is a bound: a larger ball hides no more than it.
     columns = [
         max(
@@ -393,17 +424,17 @@ def _named(release: Release) -> str:
     return _table("radius", radii, rows)
 
 
-def _radii(release: Release) -> dict[str, float | None]:
+def _radii(release: Release, table: HiddenColumns | None) -> dict[str, float | None]:
     """Radii of a table: the declared one (None), twice that, and the largest there is."""
-    declared, full = release.radius, release.full_radius
+    declared, full = release.radius, _reach(release, table)
     shown: dict[str, float | None] = {f"r = {down(declared)}": None} if declared < full else {}
     if 2.0 * declared < full:
         shown[f"2 r = {down(2.0 * declared)}"] = 2.0 * declared
-    return {**shown, _anywhere(release): full if shown else None}
+    return {**shown, _anywhere(full): full if shown else None}
 
 
-def _anywhere(release: Release) -> str:
-    return f"any (up to {up(release.full_radius)})"
+def _anywhere(full: float) -> str:
+    return f"any (up to {up(full)})"
 
 
 def _table(title: str, columns: Iterable[str], rows: dict[str, list[str]]) -> str:

@@ -126,6 +126,11 @@ def _publishers_checks(model: Published) -> Iterator[Check]:
     if model.columns:
         shown = f"{len(model.columns)} names of columns, from {model.columns[0]!r} on"
         notes["names of columns"] = f"{shown}, are part of the model; read them"
+    if model.kind == "tables":
+        shown = (
+            "only the publisher knows whether they were declared before the records were seen: ask"
+        )
+        notes["declared columns"] = f"{shown} what they follow from"
     if model.column is not None:
         shown = f"the records' column {model.column!r} is named in the model; read it"
         notes["name of the column"] = shown

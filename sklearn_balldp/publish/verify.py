@@ -18,6 +18,7 @@ from .steps import encoder_for
 
 #: Lines that an honest model leaves open to whoever has neither its records nor its encoder.
 _NORMAL = (
+    "declared columns",
     "encoder",
     "name of the column",
     "noise in the numbers",

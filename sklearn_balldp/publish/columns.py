@@ -1,0 +1,102 @@
+"""What a release hides of declared columns, in words: for the card, and the owner's terminal."""
+
+import math
+from bisect import bisect_right
+from collections.abc import Mapping
+from typing import Any
+
+from ..privacy.release import Release
+from ..tables import TableEncoder
+from ..text import DOWN, UP, rounded
+from .steps import Step, table_of
+
+_NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+#: Categories of a column that are shown.
+_SHOWN = 10
+
+
+class HiddenColumns:
+    """A release on rows of declared columns, and not on what was made of them."""
+
+    def __init__(self, release: Release, encoder: TableEncoder) -> None:
+        self.release, self.encoder, self._all = release, encoder, len(encoder.columns)
+        # Rows have norm one before the head brings them into its domain.
+        scale = release.norm_bound if release.domain == "sphere" else min(1.0, release.norm_bound)
+        self._radius = release.radius if scale == 1.0 else release.radius / scale * (1.0 - 1e-12)
+        # The rounding of rows is the heads' to allow for.
+        self.everything = self._radius >= math.sqrt(2.0)
+        m = bisect_right(range(1, self._all + 1), self._radius, key=encoder.radius)
+        #: How many cells are hidden at once, whatever they hold.
+        self.n_hidden = self._all if self.everything else m
+        #: A radius that no two rows exceed.
+        self.reach = min(release.full_radius, encoder.radius(self._all) * scale * (1.0 + 1e-12))
+        if self.n_hidden == self._all:
+            self.reach = min(self.reach, release.radius)
+
+    @classmethod
+    def of(cls, release: Release, steps: Mapping[str, Step] | None) -> "HiddenColumns | None":
+        """What of a table a release hides; None if its rows are no table's."""
+        given = [*(steps or {}).values()]
+        if [step.kind for step in given] != ["table"] or release.metric != "euclidean":
+            return None
+        return cls(release, table_of(given[0].settings))
+
+    def __str__(self) -> str:
+        """Which changes are hidden."""
+        persons = self.release.unit == "person"
+        whose, own = (
+            ("every record of one person", "the labels") if persons else ("a record", "its label")
+        )
+        protected = self.release.labels == "protected"
+        if self.n_hidden == self._all:
+            label = f", and {own}" if protected else ""
+            return f"all {in_words(self._all)} columns of {whose}, whatever they hold{label}"
+        changed = f"any {in_words(self.n_hidden)} of the {self._all} columns of {whose}, whatever "
+        changed += "they hold"
+        if not self.n_hidden:
+            changed = f"a change of one column of {whose} by no more than the table of columns says"
+        return f"{changed}; or {own} and all columns at once" if protected else changed
+
+    @property
+    def rows(self) -> dict[str, list[str]]:
+        """By column: what it may hold, and by how much it may change unseen, alone.
+
+        It is empty where any change of one column is hidden.
+        """
+        if self.n_hidden:
+            return {}
+        amounts, found = self.encoder.hidden(self._radius), {}
+        for name, declared in self.encoder.to_dict()["columns"]:
+            amount = amounts[name]
+            days = isinstance(declared, list) and isinstance(declared[0], str)
+            # The amount is a lower bound; a rounder number just above it may be hidden too.
+            rounder = math.floor(amount) + 1 if days else float(rounded(amount, 3, UP))
+            if amount > 0.0 and self.encoder.radius({name: rounder}) <= self._radius:
+                amount = rounder
+            shown = f"{math.floor(amount):,} days" if days else rounded(amount, 3, DOWN)
+            hidden = amount >= 1.0 if days else amount > 0.0
+            change = f"by {shown} or less" if hidden else "not hidden"
+            found[name] = [_holds(declared, amount > 0.0), change]
+        return found
+
+
+def in_words(number: int) -> str:
+    """A small number in words."""
+    return _NUMBERS[number] if number < len(_NUMBERS) else f"{number:,}"
+
+
+def _holds(declared: Any, changes: bool) -> str:
+    """What a column was declared to hold; of texts those that may change a little are days."""
+    if isinstance(declared, int):
+        return f"codes, in {declared:,} cells"
+    values = [value for value in declared if value != ""]
+    if changes or not isinstance(values[0], str):
+        shown = f"{_plain(values[0])} to {_plain(values[-1])}"
+    else:
+        more = f" and {len(values) - _SHOWN} more" if len(values) > _SHOWN else ""
+        shown = f"{', '.join(values[:_SHOWN])}{more}"
+    return f"{shown}, or missing" if "" in declared else shown
+
+
+def _plain(value: Any) -> str:
+    return f"{value:,}" if isinstance(value, int) and abs(value) < 10**15 else str(value)
