@@ -9,7 +9,6 @@ shapes, the unit norm and the cache.
 import contextlib
 import hashlib
 import json
-import math
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
@@ -35,8 +34,8 @@ Rows = NDArray[np.float32]
 _ONE_COLUMN = "X must be one-dimensional: one text a record; select its column."
 # Records after which embeddings are written to the cache.
 _KEPT = 512
-# Token counts are padded up to a multiple of this: few shapes, little padding.
-_LENGTH_STEP = 16
+# Texts that are tokenised at a time: tokens take more memory before they are plain numbers.
+_TOKENISED = 1024
 
 
 def _require(module: str, name: str, extra: str, beside: str = "") -> None:
@@ -110,7 +109,8 @@ class BaseEncoder(ClassNamePrefixFeaturesOutMixin, Stateless):
     """
 
     def _check_parameters(self) -> None:
-        check_whole("batch_size", self.batch_size)
+        if self.batch_size is not None:
+            check_whole("batch_size", self.batch_size)
 
     def fit(self, X: Any, y: Any = None) -> "BaseEncoder":
         """Check parameters and records; nothing is learned.
@@ -231,6 +231,12 @@ def _default_prompt(model: Any) -> tuple[str, dict[str, int]]:
     return prompt, {"prompt_length": len(ids) - (ids[-1] in model.tokenizer.all_special_ids)}
 
 
+def _padded_length(n_tokens: int) -> int:
+    """A number of tokens, rounded up by one or by an eighth at most: few shapes, little padding."""
+    step = 2 ** max(1, max(n_tokens - 1, 0).bit_length() - 4)
+    return -(-max(n_tokens, 1) // step) * step
+
+
 def _positions(model: Any) -> int | None:
     """How many tokens a model has positions for, if it says so."""
     config = getattr(getattr(model[0], "auto_model", None), "config", None)
@@ -252,8 +258,9 @@ class SentenceEncoder(BaseEncoder):
     max_length : int or None, default=None
         Saves time on long texts, whose end is then ignored: the number of tokens kept of a text.
         None is the model's own limit.
-    batch_size : int, default=32
-        How many texts are embedded at a time: more take more memory.
+    batch_size : int or None, default=None
+        How many texts are embedded at a time: more take more memory. None is 8 on a processor, and
+        32 on a GPU.
     device : str or None, default=None
         Torch device to compute on. None is a GPU if there is one.
     cache_dir : str, path-like or None, default=None
@@ -274,7 +281,7 @@ class SentenceEncoder(BaseEncoder):
         model=DEFAULT,
         *,
         max_length=None,
-        batch_size=32,
+        batch_size=None,
         device=None,
         cache_dir=None,
     ):
@@ -347,8 +354,8 @@ class SentenceEncoder(BaseEncoder):
         rows = np.empty((len(records), self._n_features_out), dtype=np.float32)
         if not callable(model.tokenizer):
             # A static model sums vectors of the tokens of each text, which nothing pads.
-            for start in range(0, len(records), self.batch_size):
-                batch = list(records[start : start + self.batch_size])
+            for start in range(0, len(records), _TOKENISED):
+                batch = list(records[start : start + _TOKENISED])
                 alone = [model.encode([text], show_progress_bar=False)[0] for text in batch]
                 rows[start : start + len(batch)] = alone
                 progress(len(batch))
@@ -356,22 +363,27 @@ class SentenceEncoder(BaseEncoder):
         prompt, beside = _default_prompt(model)
         records = [prompt + text for text in records]
         limit = self._limit(model)
-        tokens = [
-            model.tokenizer(text, truncation=True, max_length=limit)["input_ids"]
-            for text in records
-        ]
+        # A processor is as fast in small batches, of which fewer must be filled up.
+        size = self.batch_size or (8 if model.device.type == "cpu" else 32)
+        tokens = list[dict[str, list[int]]]()
+        for start in range(0, len(records), _TOKENISED):
+            part = [*records[start : start + _TOKENISED], ""]
+            made = model.tokenizer(part, truncation=True, max_length=limit)
+            tokens += [{name: made[name][i] for name in made} for i in range(len(part))]
+            empty = tokens.pop()
         # The shape of a text's batch depends on its own token count alone.
         shapes: dict[int, list[int]] = {}
-        for i, ids in enumerate(tokens):
-            length = min(limit, math.ceil(max(len(ids), 1) / _LENGTH_STEP) * _LENGTH_STEP)
+        for i, own in enumerate(tokens):
+            length = min(limit, _padded_length(len(own["input_ids"])))
             shapes.setdefault(length, []).append(i)
+        padded = import_module("transformers").DataCollatorWithPadding
         for length, members in sorted(shapes.items()):
-            for start in range(0, len(members), self.batch_size):
-                batch = members[start : start + self.batch_size]
+            pad = padded(model.tokenizer, padding="max_length", max_length=length)
+            for start in range(0, len(members), size):
+                batch = members[start : start + size]
                 # Empty texts fill up a short batch, so that it has the shape of a full one.
-                filled = [records[i] for i in batch] + [""] * (self.batch_size - len(batch))
-                shape = {"padding": "max_length", "truncation": True, "max_length": length}
-                features = model.tokenizer(filled, return_tensors="pt", **shape).to(model.device)
+                filled = [tokens[i] for i in batch] + [empty] * (size - len(batch))
+                features = pad(filled).to(model.device)
                 with torch.inference_mode():
                     out = model({**features, **beside})["sentence_embedding"]
                 rows[batch] = out[: len(batch)].float().cpu().numpy()

@@ -98,6 +98,36 @@ def test_a_text_is_embedded_on_its_own(tmp_path):
 
 @needs_text
 @quiet
+def test_short_texts_are_tokenised_once_and_hardly_padded(monkeypatch):
+    encoder = SentenceEncoder()
+    model = encoder._loaded()
+    shapes, calls = [], []
+    forward, tokenize = type(model).forward, type(model.tokenizer).__call__
+    monkeypatch.setattr(
+        type(model),
+        "forward",
+        lambda self, features, **more: (
+            shapes.append(tuple(features["input_ids"].shape)) or forward(self, features, **more)
+        ),
+    )
+    monkeypatch.setattr(
+        type(model.tokenizer),
+        "__call__",
+        lambda self, text, **more: calls.append(len(text)) or tokenize(self, text, **more),
+    )
+    encoder.set_params(device="cpu").transform(["a b c"] * 9 + ["word " * 40])
+    assert sum(calls) <= 12
+    assert shapes == [(8, 6), (8, 6), (8, 44)]
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 15, 16, 17, 31, 33, 64, 65, 100, 200, 257, 511])
+def test_a_text_is_padded_by_an_eighth_at_most(n):
+    length = encoders._padded_length(n)
+    assert max(n, 1) <= length <= max(n + 1, 2, 9 * n / 8)
+
+
+@needs_text
+@quiet
 def test_a_model_is_loaded_without_a_bar(capfd):
     from transformers.utils import logging
 
