@@ -156,6 +156,7 @@ def behind():
     return -found[found.index.get_level_values("radius") != "any"]["gain"]
 
 
+@cache
 def results():
     return tables.Results.read(RESULTS, 0)
 
