@@ -14,7 +14,7 @@ import pytest
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Normalizer
 
-from sklearn_balldp import BallDPLogisticRegression, verify
+from sklearn_balldp import BallDPRidgePrototype, verify
 from sklearn_balldp.command import demo, main
 from sklearn_balldp.command.columns import declared_in
 from sklearn_balldp.command.files import Columns
@@ -159,7 +159,7 @@ def test_the_card_never_says_more_than_the_radius_hides():
         for bound in (0.5, 1.0, 3.0):
             for domain in ("ball", "sphere"):
                 scale = bound if domain == "sphere" else min(bound, 1.0)
-                head = BallDPLogisticRegression(
+                head = BallDPRidgePrototype(
                     8.0, delta=1e-3, radius=radius * scale, norm_bound=bound, domain=domain
                 )
                 text = card(make_pipeline(encoder, head).fit(X, ["p", "q", "p"]))
@@ -169,7 +169,7 @@ def test_the_card_never_says_more_than_the_radius_hides():
                 m = words[found[1] or found[2] or found[3]]
                 assert m == 0 or encoder.radius(m) <= radius * (1 + 1e-9) or radius > math.sqrt(2)
                 assert m == 3 or encoder.radius(m + 1) > radius * (1 - 1e-9)
-    steps = (encoder, Normalizer(), BallDPLogisticRegression(8.0, delta=1e-3, radius=0.9))
+    steps = (encoder, Normalizer(), BallDPRidgePrototype(8.0, delta=1e-3, radius=0.9))
     # Nobody says how far apart records are before that.
     text = card(make_pipeline(*steps).fit(X, ["p", "q", "p"]))
     assert "Hidden: whether a record was swapped" in text
