@@ -324,10 +324,10 @@ def test_a_ledger_counts_the_fit_and_keeps_its_limit(balldp):
     assert "spent epsilon 1 for one record at any distance; delta" in shown
 
 
-@pytest.mark.parametrize("page", ["publish", "command", "people"])
+@pytest.mark.parametrize("page", ["publish", "command", "people", "tables"])
 def test_pages_name_options_that_exist(page, capsys):
     """One promised a limit that no option set."""
-    for command in ("plan", "train", "verify", "predict"):
+    for command in COMMANDS:
         with pytest.raises(SystemExit):
             main([command, "--help"])
     option = re.compile(r"--[a-z][a-z-]+")

@@ -80,7 +80,7 @@ def test_nothing_is_overwritten(run, capsys):
 
 
 def test_a_demo_is_not_run_where_it_cannot_write(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(demo, "_compared", lambda *_: pytest.fail("it ran"))
+    monkeypatch.setattr(demo, "compared", lambda *_: pytest.fail("it ran"))
     (tmp_path / "file").touch()
     assert main(["demo", "--out", str(tmp_path / "file" / "demo")]) == 2
     assert "takes no new folder" in capsys.readouterr().err
