@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.frozen import FrozenEstimator
 from sklearn.preprocessing import Normalizer
 
@@ -62,10 +61,6 @@ class Job:
     seconds: float | None
     #: About how long the steps of the fit will take, after that.
     seconds_of_steps: float
-
-    def rows(self, X: Any) -> NDArray[Any]:
-        """Rows as the head sees them."""
-        return np.asarray(self.step.transform(X))
 
 
 def prepare(options: argparse.Namespace, tried: Callable[[Release], None] | None = None) -> Job:

@@ -103,7 +103,7 @@ def foretell(job: Job) -> NDArray[np.floating] | None:
     if job.public is None:
         return None
     try:
-        rows = job.rows(job.public.X)
+        rows = np.asarray(job.step.transform(job.public.X))
     except (ImportError, ValueError) as error:
         if job.seconds is not None or not isinstance(job.step, BaseEncoder):
             raise

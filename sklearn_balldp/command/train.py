@@ -33,7 +33,7 @@ def train(options: argparse.Namespace) -> None:
     with shown(True):
         # Before any noise is drawn: what is wrong with public records ends the run here.
         public = foretell(job)
-        rows = job.rows(job.records.X)
+        rows = job.step.transform(job.records.X)
     job.head.set_params(accountant=accountant)
     job.head.fit(rows, job.records.y, **job.records.groups)
     model = Pipeline([("rows", job.step), ("head", job.head)])
