@@ -19,7 +19,6 @@ from ..study import markdown
 from .jobs import heads
 
 CLASSES, DELTA = 10, 1e-8
-CAP = 2 * 2**30
 STEPS = 30
 
 
@@ -58,12 +57,14 @@ def main(argv=None):
     parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--rows", type=int, default=10_000_000)
     parser.add_argument("--features", type=int, default=384)
+    parser.add_argument("--memory", type=float, default=2.0, help="gibibytes to allocate")
     parser.add_argument("--out", type=Path, default=Path("speed-results"))
     options = parser.parse_args(argv)
     path = options.folder / f"rows_{options.rows}_{options.features}.npy"
     if not path.exists():
         make(path, options.rows, options.features)
-    resource.setrlimit(resource.RLIMIT_DATA, (CAP, CAP))
+    cap = int(options.memory * 2**30)
+    resource.setrlimit(resource.RLIMIT_DATA, (cap, cap))
     X, y = np.load(path, mmap_mode="r"), labels(options.rows)
     jobs, found, alone = heads(STEPS, delta=DELTA), [], seconds_of(lambda: bare(X))
     mechanism = GradientPerturbation(n_steps=STEPS)
@@ -86,7 +87,7 @@ def main(argv=None):
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     rows = f"rows: {X.nbytes / 2**30:.1f} GiB"
     text = markdown(pd.DataFrame(found))
-    text += f"\n\nMemory that could be allocated: {CAP / 2**30:g} GiB; {rows}"
+    text += f"\n\nMemory that could be allocated: {options.memory:g} GiB; {rows}"
     print(text, f"(resident with mapped pages: {peak:.1f} GiB)")
     options.out.mkdir(parents=True, exist_ok=True)
     (options.out / "large.md").write_text(text + ".\n")

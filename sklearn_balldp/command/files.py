@@ -144,9 +144,10 @@ def table_of(path: Path, columns: Columns) -> Table:
     if reader is None:
         raise InputError(f"{path}: {suffix or 'no ending'} is none of {', '.join(READERS)}.")
     try:
-        if path.is_file() or reader in (_npz, _parquet):
-            _check_file(path)
-        return reader(path, columns)
+        fault = _fault(path) if path.is_file() or reader in (_npz, _parquet) else None
+        if fault is None:
+            return reader(path, columns)
+        reason = f"{fault}."
     except InputError:
         raise
     except ImportError as error:
@@ -165,12 +166,6 @@ def _fault(file: Path) -> str | None:
     """Why a file is not opened; a pipe would wait for whoever writes it."""
     special = file.exists() and not file.is_file()
     return "it is a pipe, a folder or a device" if special else unfetched(file)
-
-
-def _check_file(file: Path) -> None:
-    fault = _fault(file)
-    if fault is not None:
-        raise InputError(f"{file}: {fault}.")
 
 
 def name_of(text: Any) -> str:
@@ -365,7 +360,9 @@ def _part(file: Path, beside: dict[str, str | None], columns: Columns) -> Cells:
     import pyarrow
     from pyarrow import parquet
 
-    _check_file(file)
+    fault = _fault(file)
+    if fault is not None:
+        raise InputError(f"{file}: {fault}.")
     with parquet.ParquetFile(file) as opened:
         table = opened.read()
     types = pyarrow.types

@@ -151,12 +151,7 @@ class Published:
         return Released(record, self.labels, values, mechanism, answers, settings)
 
     def head(self) -> Any:
-        """The fitted head, made of the record."""
-        columns = None if self.steps else self.columns
-        return head_of(self.released, self._parameters(), columns)
-
-    def _parameters(self) -> dict[str, Any]:
-        """Parameters of the head, which only act at its next fit."""
+        """The fitted head, made of the record; its parameters only act at its next fit."""
         record, problem = self.record, self.record.problem
         same = ("radius", "metric", "domain", "norm_bound", "alpha", "fit_intercept")
         protected, weights = problem.labels == "protected", problem.class_weights
@@ -175,7 +170,8 @@ class Published:
         if weights is not None:
             params["class_weight"] = dict(zip(self.labels.tolist(), weights, strict=True))
         taken = HEADS[record.head]().get_params(deep=False)
-        return {name: value for name, value in params.items() if name in taken}
+        params = {name: value for name, value in params.items() if name in taken}
+        return head_of(self.released, params, None if self.steps else self.columns)
 
     @cached_property
     def named_steps(self) -> dict[str, Step]:
