@@ -100,7 +100,7 @@ def test_worst_pair_at_zero_spends_mu_exactly(loss, n_steps, learning_rate, clip
 
     Rows that are further apart than an augmented one is long, with equal residuals.
     """
-    r, mu, n_runs = 1.6, 0.7, 6000
+    r, mu, n_runs = 1.6, 0.7, 10_000
     problem = problem_of(loss, r=r)
     bound = bound_of(n_steps, mu=mu, clip=clip, learning_rate=learning_rate)
     X, other, y = neighbours(r)
