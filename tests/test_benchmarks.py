@@ -68,7 +68,8 @@ def options(folder, **others):
 @contextlib.contextmanager
 def few_cells():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cells, "EPSILONS", (0.5, 1.0, 32.0))
+        patch.setattr(cells, "EPSILONS", (1.0, 32.0))
+        patch.setattr(published, "CONVEX_EPSILONS", (32.0,))
         patch.setattr(cells, "AUDIT_EPSILONS", (8.0,))
         yield
 

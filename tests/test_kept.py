@@ -162,7 +162,7 @@ def test_the_tuned_numbers_are_found():
     assert {"CLIP", "LEAST_REACH", "WITHIN_CLASS_FLOOR", "LEAST_KEPT"} <= TUNED.keys()
 
 
-#: Each half of the numbers grows while the other falls: of any two, both do either in some run.
+#: Half of the numbers grow and the others fall: each does both, and of any two one by itself.
 HALVES = [
     {name: 0.8 if (number >> bit) % 2 == low else 2.5 for number, name in enumerate(TUNED)}
     for bit in range(len(TUNED).bit_length())

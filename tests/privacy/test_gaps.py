@@ -163,7 +163,7 @@ def test_no_minimiser_has_a_larger_gap(loss, n_classes, fit_intercept, label_cha
     ):
         options, bound = {"alpha": alpha, "label_change": label_change}, (1.0, 0.5, 3.0)[seed % 3]
         oracle = Oracle(loss, n_classes, float(fit_intercept), bound * share, bound, **options)
-        assert oracle.search(seed) <= oracle.gap, oracle
+        assert oracle.search(seed, n=500) <= oracle.gap, oracle
 
 
 @pytest.mark.parametrize("label_change", [False, True])

@@ -64,13 +64,7 @@ def field(**values):
 @pytest.mark.parametrize(
     "body",
     [
-        b"",
-        b"nothing",
         b"PK\3\4" + bytes(100),
-        arrays_text(ARRAYS) + ROWS.encode(),
-        ROWS.encode() + arrays_text(ARRAYS),
-        arrays_text(ARRAYS)[:-1],
-        arrays_text(ARRAYS)[:20],
         struct.pack("<Q", 2**63) + bytes(100),
         struct.pack("<Q", 10**8) + bytes(100),
         joined(HEADER + b" " * 8),
@@ -91,7 +85,10 @@ def field(**values):
     ],
 )
 def test_arrays_fill_their_file(path, body):
-    """No byte of it is free: spaces, gaps, comments, names given twice, sizes that lie."""
+    """No byte of it is free: spaces, gaps, comments, names given twice, sizes that lie.
+
+    ``test_hostile.py`` inserts, changes and cuts bytes anywhere.
+    """
     path.write_bytes(body)
     with pytest.raises(ValueError, match=r"file(: it differs| cannot be read)") as caught:
         read_arrays(path)
@@ -108,13 +105,6 @@ def test_another_description_is_another_array(path, values):
 @pytest.mark.parametrize(
     "body",
     [
-        b"",
-        b"{",
-        b"\xff\xfe",
-        b"\xef\xbb\xbf" + TEXT,
-        TEXT + b" ",
-        TEXT[:-1],
-        b" " + TEXT,
         TEXT.replace(b"\n", b"\r"),
         TEXT.replace(b"  ", b"\t", 1),
         TEXT.replace(b"4.0", b"4.00"),

@@ -412,13 +412,10 @@ def test_workers_that_are_lost_change_nothing(client, lost, tmp_path, monkeypatc
 
 @pytest.mark.usefixtures("many_shards")
 def test_a_cluster_without_workers_ends_the_fit(client, tmp_path, monkeypatch):
+    """The last test of the file: it leaves no workers."""
     X, y = records(n=N)
     zarr.save(str(tmp_path / "rows"), X)
     monkeypatch.setattr(cluster, "_PATIENCE", 0.5)
     in_the_middle(monkeypatch, lambda: client.cluster.scale(0))
-    try:
-        with pytest.raises(RuntimeError, match=r"\(TimeoutError\): workers died, or none is left"):
-            fitted("descent", on_cluster(from_zarr(tmp_path / "rows")), y)
-    finally:
-        client.cluster.scale(2)
-        two_workers(client)
+    with pytest.raises(RuntimeError, match=r"\(TimeoutError\): workers died, or none is left"):
+        fitted("descent", on_cluster(from_zarr(tmp_path / "rows")), y)
