@@ -245,11 +245,12 @@ class Study:
                 )
 
 
-def options(name, doc, argv, datasets, *, only=(), more=lambda parser: None):
-    """Options of a study's command; its datasets are those that the folder has."""
+def options(name, doc, argv, datasets, *, only=(), more=lambda parser: None, data=True, carried=()):
+    """Options of a study's command; its datasets are ``carried`` by packages, or in its folder."""
     parser = argparse.ArgumentParser(prog=f"python -m benchmarks.{name}", description=doc)
     add = parser.add_argument
-    add("--data", type=Path, required=True, help="folder of NAME.npz")
+    if data:
+        add("--data", type=Path, required=True, help="folder of NAME.npz")
     add("--datasets", choices=datasets, nargs="+", default=list(datasets))
     if only:
         add("--only", choices=only, nargs="+", default=list(only))
@@ -260,8 +261,13 @@ def options(name, doc, argv, datasets, *, only=(), more=lambda parser: None):
     add("--quick", action="store_true", help="few releases and cells: try the command with it")
     more(parser)
     run = parser.parse_args(argv)
+    if not data:
+        run.data = run.out
+        run.out.mkdir(parents=True, exist_ok=True)
+        return run
     files = {dataset: run.data / f"{dataset.split('/')[0]}.npz" for dataset in run.datasets}
-    run.datasets = [name for name, file in files.items() if name == DIGITS or file.exists()]
+    kept = {DIGITS, *carried}
+    run.datasets = [name for name, file in files.items() if name in kept or file.exists()]
     if not run.datasets:
         names = ", ".join(file.name for file in files.values())
         raise SystemExit(f"--data {run.data} holds none of {names}.")

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from .._parameters import Portion, Share, check_number, is_auto
 from ..mechanisms import Mechanism, StatisticsPerturbation
 from ..mechanisms.discriminant_rule import discriminant_rule
+from ..mechanisms.initialisation import kept_of_slopes
 from .documentation import documented
 from .released import Released
 from .scoring import ProbabilitiesMixin
@@ -109,12 +110,16 @@ class BallDPLinearDiscriminant(ProbabilitiesMixin, BaseSumsClassifier):
     @staticmethod
     def _rule_of(released: Released) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         settings = released.settings
+        statistics = released.statistics()
         coef, intercept = discriminant_rule(
-            released.statistics(),
+            statistics,
             shrinkage=settings.shrinkage,
             priors=settings.priors,
             class_embeddings=settings.class_embeddings,
         )
+        if statistics.second_moment is None:
+            kept = kept_of_slopes(coef, statistics)
+            coef, intercept = kept * coef, kept * intercept
         if len(coef) == 2:
             with np.errstate(invalid="ignore"):
                 return coef[1:] - coef[:1], intercept[1:] - intercept[:1]

@@ -28,6 +28,7 @@ from ..privacy.noise import grid_slack
 from ..privacy.problem import Problem
 from ..privacy.rounding import SHORTEST
 from .base import Mechanism
+from .certainty import factor_of, last_of
 from .gradients import MeanGradient
 from .initialisation import discriminant_of
 from .kernel import Array, Conversation, spendable
@@ -387,7 +388,7 @@ class GradientPerturbation(Mechanism):
         return replace(bound, learning_rate=float(rate))
 
     def conversation(self, problem: Problem, bound: DescentBound) -> Conversation:
-        whitening, theta = None, np.zeros(bound.shape(problem))
+        whitening, theta, statistics = None, np.zeros(bound.shape(problem)), None
         if bound.start is not None:
             statistics = bound.start.statistics(problem, (yield bound.start))
             if bound.whitened:
@@ -411,22 +412,29 @@ class GradientPerturbation(Mechanism):
             return (theta * min(1.0, farthest / norm)).astype(precision).astype(np.float64)
 
         theta, velocity = rounded(theta), np.zeros(theta.shape)
+        products, last = [], last_of(bound.n_steps)
         for _ in range(bound.n_steps):
             gradient = yield replace(query, theta=theta)
+            products.append(float(np.vdot(theta, gradient)))
             if problem.kind.centred:
                 # The gradients of a record's classes add up to zero: noise in the sum is no signal.
                 gradient = gradient - gradient.mean(axis=0)
             velocity = bound.momentum * velocity + gradient
             theta = rounded((theta - rate * velocity) / pull)
-        return _for_original_rows(problem, theta, constant, whitening)
+        parameters = _for_original_rows(problem, theta, constant, whitening)
+        if statistics is None or problem.kind.margins:
+            return parameters
+        noise = sigma * float(np.linalg.norm(theta))
+        told = statistics, parameters, bound.clip, products[-last:], noise
+        return parameters * factor_of(problem, *told)
 
 
 def _first_iterate(
     problem: Problem, bound: DescentBound, statistics: Any, whitening: PublicMap | None
 ) -> Array:
     """The discriminant of released sums, for rows behind a map."""
-    steps = bound.mu_of_steps(problem)
-    share = (steps / bound.budget) ** 2
+    # Nothing restores what is taken off slopes that are released as they are.
+    share = (bound.mu_of_steps(problem) / bound.budget) ** 2 if bound.n_steps > 0 else 1.0
     reach = 1.0 if whitening is None else whitening.norm / problem.norm_bound
     coef, intercept = discriminant_of(statistics, problem, share)
     if whitening is not None:

@@ -30,7 +30,7 @@ def discriminant_of(statistics: Any, problem: Problem, share: float) -> tuple[Ar
     if problem.kind.margins:
         coef, intercept = _as_margins(coef, intercept, statistics, problem.class_weights)
     elif statistics.second_moment is None:
-        kept = 1.0 / (1.0 + share * _log_odds(coef, statistics) / TAIL)
+        kept = kept_of_slopes(coef, statistics, share)
         coef, intercept = kept * coef, kept * intercept
     if problem.kind.centred:
         return coef - coef.mean(axis=0), intercept - intercept.mean()
@@ -48,12 +48,18 @@ def _class_means(statistics: Any) -> tuple[Array, Array]:
     return counts, statistics.class_sums / counts[:, None]
 
 
-def _log_odds(coef: Array, statistics: Any) -> float:
-    r"""Log-odds L of the class means in scores of class sums alone.
+def kept_of_slopes(coef: Array, statistics: Any, share: float = 1.0) -> float:
+    r"""What is kept of the slopes of scores of class sums alone.
 
-    Such scores are too steep where classes are far apart, as they know nothing of the covariance:
-    by 1 + L / 14. The steps restore what is taken off, the more the larger their share is.
+    They are too steep where classes are far apart, as they know nothing of the covariance: by
+    1 + L / 14, with L the log-odds of the class means. Steps restore what is taken off, so that a
+    share of L is enough there.
     """
+    return 1.0 / (1.0 + share * _log_odds(coef, statistics) / TAIL)
+
+
+def _log_odds(coef: Array, statistics: Any) -> float:
+    """Log-odds of the class means in such scores."""
     counts, means = _class_means(statistics)
     shares = counts / counts.sum()
     deviations = means - shares @ means

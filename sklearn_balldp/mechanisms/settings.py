@@ -20,7 +20,7 @@ from ..privacy.rounding import MOST_DIRECTIONS as MOST_DIRECTIONS
 from ..privacy.sensitivity import moment_sensitivity
 
 #: Raised when a formula of the rule changes, and no number does.
-EDITION = 4
+EDITION = 5
 
 # -- numbers of a descent --------------------------------------------------------------------------
 #: Signal of the records below which steps only add noise: then there is none.
@@ -64,6 +64,9 @@ MOMENT_SHARE = 0.7
 RIDGE = 2.0
 #: Log-odds from where the tails of real classes are heavier than a normal law's.
 TAIL = 14.0
+# ... and probabilities
+#: Factor of the scores towards which noise pulls what released gradients tell of it.
+CERTAINTY = 0.7
 
 # -- other heads ----------------------------------------------------------------------------------
 #: Effective dimension of class means and scatter in the "gaussian" rule of prototypes.

@@ -363,8 +363,8 @@ def test_rules_decompose_on_one_thread(monkeypatch, several):
         BallDPLinearDiscriminant(8.0, radius=0.1, share=0.5).fit(X, y).predict(X)
         assert len(threads) == 1
         fitted(8.0, radius=0.1, mechanism=steps(n_steps=2))
-    # The rule of the discriminant, and then the whitening map and the rule.
-    assert threads == [2 if several else 1] * 3
+    # The rule of the discriminant; then the whitening map, the rule, and a matrix of scores.
+    assert threads == [*[2 if several else 1] * 3, 1]
 
 
 def test_rows_that_a_map_makes_shorter_than_rounding_allows_are_refused(monkeypatch):

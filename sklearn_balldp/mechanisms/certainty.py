@@ -1,0 +1,122 @@
+r"""How certain the scores of a descent may be: a factor that makes them log-odds.
+
+Clipped residuals, and noise that steps gather, make scores too large where classes overlap. A
+positive factor on all of them changes no prediction. It follows from what was released already:
+
+* By the sums, the scores of rows are about normal around those of the class means.
+* With p the probabilities that scores s mean by themselves, a step's gradient at theta has the
+  product :math:`f = E \langle s, \mathrm{clip}(p - e_y) \rangle` with theta, plus noise of a known
+  scale: that of a step does not depend on where it was taken.
+* If the odds of the labels are :math:`\alpha s`, that product is
+  :math:`\varphi(\alpha) = E \sum_y \mathrm{softmax}(\alpha s)_y \langle s, \mathrm{clip}(p - e_y)
+  \rangle`, with no label in it. The factor is the :math:`\alpha` whose product was released.
+
+Noise pulls it towards a number chosen on public data, and it is at most 1.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import brentq
+from scipy.special import softmax
+
+from ..privacy.problem import Problem
+from ..rows import blas_threads_for
+from .discriminant_rule import likely_counts
+from .settings import CERTAINTY
+
+Array = NDArray[np.float64]
+
+#: Share of the steps, the last, whose gradients tell; and the smallest factor.
+_LAST, _LEAST = 0.25, 2.0**-6
+# Drawn scores: so many values, of so many records at most.
+_VALUES, _RECORDS = 2**21, 2000
+
+
+def last_of(n_steps: int) -> int:
+    """How many steps tell the factor: the last ones, as their parameters are nearly released."""
+    return min(n_steps, max(3, round(_LAST * n_steps)))
+
+
+def factor_of(
+    problem: Problem,
+    statistics: Any,
+    parameters: Array,
+    clip: float | None,
+    products: Sequence[float],
+    noise: float,
+) -> float:
+    """The factor of a descent's scores, of released values alone.
+
+    ``parameters`` are weights and, if there is one, the intercept of rows as they come;
+    ``products`` are those of the last gradients with where they were taken, each with noise of
+    this standard deviation. A single column of scores is that of the second class.
+    """
+    scores = scores_of_sums(problem, statistics, parameters)
+    return factor(scores, clip, float(np.mean(products)), noise / math.sqrt(len(products)))
+
+
+def factor(scores: Array, clip: float | None, product: float, noise: float) -> float:
+    """The factor for which scores of these sizes have a mean product with clipped residuals."""
+    binary = scores.shape[1] == 1
+    if binary:
+        scores = np.hstack([np.zeros_like(scores), scores])
+    p = softmax(scores, axis=1)
+    # Norms of the residuals, label by label: those of two classes have one entry.
+    norms = 1.0 - p if binary else np.sqrt(np.vecdot(p, p)[:, None] - 2.0 * p + 1.0)
+    clipped = 1.0 if clip is None else np.minimum(1.0, clip / np.maximum(norms, 1e-300))
+    by_label = (np.vecdot(p, scores)[:, None] - scores) * clipped
+
+    def excess(log_factor: float) -> float:
+        """Falls with the factor; the second term is the pull, in units of the noise."""
+        expected = np.vecdot(softmax(math.exp(log_factor) * scores, axis=1), by_label).mean()
+        return float(expected - product) - noise * (log_factor - math.log(CERTAINTY))
+
+    least = math.log(_LEAST)
+    if not excess(0.0) < 0.0:
+        return 1.0
+    return _LEAST if excess(least) <= 0.0 else math.exp(brentq(excess, least, 0.0))
+
+
+def scores_of_sums(problem: Problem, statistics: Any, parameters: Array) -> Array:
+    """Scores of records as released sums have them: normal, around those of the class means.
+
+    Without a second moment the rows vary equally in all directions. The draws are always the same.
+    """
+    d = problem.n_features
+    coef, offsets = parameters[:, :d], parameters[:, d:].sum(axis=1)
+    n, square = statistics.total, statistics.norm_bound**2
+    noise = np.broadcast_to(statistics.sigma_sums, len(statistics.class_sums))
+    if len(statistics.class_sums) < problem.n_classes:
+        counts, shares = np.array([n]), np.ones(1)
+    else:
+        counts = np.maximum(likely_counts(statistics), 1.0)
+        shares = counts / counts.sum()
+    means = statistics.class_sums / counts[:, None]
+    # What noise adds to the squares of the means is no part of them.
+    added = float(shares @ (noise / counts) ** 2)
+    if statistics.second_moment is None:
+        between = float(shares @ np.vecdot(means, means)) - d * added
+        spread = coef @ coef.T * (min(max(square - between, 0.05 * square), square) / d)
+    else:
+        within = coef @ (statistics.second_moment / n) @ coef.T
+        centres = means @ coef.T
+        spread = within - (centres.T * shares) @ centres + added * coef @ coef.T
+    weights = shares
+    if problem.class_weights is not None and len(shares) > 1:
+        weights = shares * np.array(problem.class_weights)
+        weights = weights / weights.sum()
+    with blas_threads_for(len(coef)):
+        values, vectors = np.linalg.eigh(spread)
+    # The symmetric root, which no choice of eigenvectors moves.
+    root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
+    k = len(coef)
+    records = max(min(_RECORDS, _VALUES // k), 2)
+    # This stream is the same with every version of NumPy.
+    draws = np.random.RandomState(0).standard_normal((records, k))
+    classes = np.searchsorted(np.cumsum(weights)[:-1], (np.arange(records) + 0.5) / records)
+    drawn: Array = (means @ coef.T + offsets)[classes] + draws @ root
+    return drawn
