@@ -160,9 +160,8 @@ def released(name, method, epsilon, seed):
         for part in (X, Xt):
             part = part[list(columns)].copy()
             for column, number in zip(columns, numbers, strict=True):
-                lowest = columns[column][0]
-                part[column] = part[column].fillna(lowest) if number else part[column].astype(str)
-                part[column] = part[column].astype(float if number else str)
+                cells = part[column].astype(float if number else str)
+                part[column] = cells.fillna(columns[column][0]) if number else cells
             tables.append(part)
         head = DPExplainableBoostingClassifier(
             epsilon=epsilon,
@@ -220,7 +219,7 @@ def cells_of(run):
 def table(cells, number="accuracy"):
     """Epsilons in a cell, a column for each table."""
     rows, percent = [], number != "log loss"
-    for method in (*OURS, *NEEDS, NONE):
+    for method in (m for m in (*OURS, *NEEDS, NONE) if (cells["method"] == m).any()):
         row = {number: "without noise" if method == NONE else method}
         for name in COLUMNS:
             own = cells[(cells["dataset"] == name) & (cells["method"] == method)]

@@ -7,6 +7,7 @@ EXAMPLES = (
     "compare_standard_dp",
     "labels",
     "rare_classes",
+    "table",
     "search",
     "accounting",
     "audit",

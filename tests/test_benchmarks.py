@@ -21,6 +21,7 @@ from sklearn.metrics import accuracy_score, balanced_accuracy_score, recall_scor
 
 from benchmarks import probabilities, promises, radius, study
 from benchmarks import settings as settings_study
+from benchmarks import tables as tables_study
 from benchmarks.paper import cells, checks, comparators, errata, published, report, tables
 from benchmarks.paper.__main__ import main as paper
 from benchmarks.speed import __main__ as speed
@@ -615,7 +616,7 @@ def test_the_committed_promises_keep_what_the_pages_say():
     assert (promises.behind(weaker) <= 2.0).all()
 
 
-def test_the_pages_of_probabilities_and_tables_are_those_of_the_committed_cells():
+def test_the_page_of_probabilities_is_that_of_the_committed_cells():
     cells = probabilities.CELLS.read(RESULTS)
     shown = probabilities.table(cells)
     assert_same_page(study.markdown(shown) + "\n", (RESULTS / "probabilities.md").read_text())
@@ -627,3 +628,13 @@ def test_the_pages_of_probabilities_and_tables_are_those_of_the_committed_cells(
     gone = shown[shown["head"] == "logistic"]["gone"].str.removesuffix(" %").astype(int).tolist()
     assert min(gone[:3]) >= 40, "of tables"
     assert min(gone[3:]) > 0, "of embedded records"
+
+
+def test_the_pages_of_tables_are_those_of_the_committed_cells():
+    cells = tables_study.CELLS.read(RESULTS)
+    for number in ("accuracy", "auc", "log loss"):
+        page = (RESULTS / f"tables_{number.replace(' ', '_')}.md").read_text()
+        assert study.markdown(tables_study.table(cells, number)) + "\n" == page
+    accuracy = study.markdown(tables_study.table(cells))
+    text = (RESULTS.parents[1] / "docs" / "tables.md").read_text()
+    assert all(line in text for line in accuracy.split("\n")[2:])
