@@ -644,3 +644,13 @@ def test_errors():
     for clip in (0.0, -1.0, 1e-101, math.nan):
         with pytest.raises(ValueError, match="clip must be at least"):
             clipped_gap("logistic", 1.0, norm_bound=1.0, constant=0.0, clip=clip)
+
+
+@pytest.mark.parametrize("t", [-1e8, -1e16, -1e20, -1e30])
+def test_rises_cover_scores_that_are_known_to_some_digits(t):
+    """A step may cancel a large score, whose own error then decides which side of 0 it ends on."""
+    size, computed, step = RESIDUAL_SIZES["logistic"], np.array([t]), np.array([-t])
+    [least], [most] = size.rises(computed, computed, step, step)
+    for exact in np.nextafter(t, [-math.inf, 0.0]):
+        rise = size.value(exact - t) - size.value(exact)
+        assert least * (1.0 - 1e-12) <= rise <= most * (1.0 + 1e-12)
