@@ -988,8 +988,8 @@ MUTANTS = (
     Mutant(
         "private records that pass for public ones",
         "command/public.py",
-        "if common > len(contents) / 2:",
-        "if False:",
+        "if common > len(contents) / 2 and (",
+        "if False and (",
         ("test_command.py",),
     ),
     Mutant(

@@ -20,8 +20,8 @@ from .demo import CHOSEN, MODEL, NEW, README, compared, print_scores
 from .options import report
 
 RECORDS, COLUMNS, CLASSES = "patients.csv", "columns.toml", "classes.txt"
-#: Round and broad bounds, and none that was read off the records: radii and deviations of grey
-#: levels in a picture of some hundred pixels, and shares.
+#: Round and broad bounds: radii and deviations of grey levels in a picture of some hundred pixels,
+#: and shares. They were chosen with these public records at hand; an owner's come from elsewhere.
 _BOUNDS = {
     "radius": [5, 40],
     "texture": [0, 50],
