@@ -92,6 +92,7 @@ def measure(run, dataset, head, promise, epsilon, kind):
             largest = 2**0.5 if dataset in COLUMNS else None
             params |= {"protect_labels": True, "classes": classes, "radius": largest}
         with warnings.catch_warnings(), contextlib.ExitStack() as stack:
+            # Little signal is what is measured, and seeds make it repeatable.
             warnings.simplefilter("ignore")
             if kind != "released":
                 stack.enter_context(mock.patch.object(descent, "factor_of", return_value=1.0))

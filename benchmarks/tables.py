@@ -8,6 +8,7 @@ sources and not from the records: codebooks of the packages (codes, scales and c
 of adults; trials that are open to counts and weights which a clinic expects; serum free light
 chains and creatinine to about three times the upper end of their reference intervals; and for
 breast cancer radii of cell nuclei from 5 to 30, with perimeter and area of circles of these radii.
+(Its other bounds are round numbers without a source, set with these public records at hand.)
 The noise of DP-EBM hides a record added or removed, ours one replaced, which is harder.
 """
 
@@ -193,6 +194,7 @@ def measure(run, dataset, method, epsilon):
     found = []
     for seed in seeds_of(run, SPLITS.get(method, 10), dataset):
         with warnings.catch_warnings():
+            # Other libraries warn of what a benchmark asks for on purpose.
             warnings.simplefilter("ignore")
             p, y = released(dataset, method, epsilon, seed)
         p = np.clip(p, 1e-6, 1.0 - 1e-6)
