@@ -30,8 +30,8 @@ from sklearn_balldp import (
     BallDPLogisticRegression,
     BallDPRidgePrototype,
 )
+from sklearn_balldp.encoders import TableEncoder
 from sklearn_balldp.mechanisms import descent
-from sklearn_balldp.tables import TableEncoder
 
 EMBEDDED = ("imdb", "trec6", "emotion", "banking77", "cifar10", "mnist")
 HEADS = {

@@ -26,7 +26,7 @@ from sklearn.metrics import log_loss, roc_auc_score
 
 from benchmarks.study import DELTA, Study, options, seeds_of, show
 from sklearn_balldp import BallDPLogisticRegression
-from sklearn_balldp.tables import TableEncoder
+from sklearn_balldp.encoders import TableEncoder
 
 YES = ["0", "1"]
 CELLS_OF_NUCLEI = {

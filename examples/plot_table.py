@@ -13,7 +13,7 @@ from sklearn.datasets import load_breast_cancer
 from sklearn.model_selection import train_test_split
 
 from sklearn_balldp import BallDPLogisticRegression
-from sklearn_balldp.tables import TableEncoder
+from sklearn_balldp.encoders import TableEncoder
 
 X, y = load_breast_cancer(return_X_y=True, as_frame=True)
 encoder = TableEncoder(

@@ -5,7 +5,8 @@ from typing import Any
 from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 
-from .encoders import BaseEncoder, encoder_of
+from .encoders.base import BaseEncoder
+from .encoders.named import encoder_of
 from .heads import BallDPLogisticRegression
 
 

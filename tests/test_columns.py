@@ -20,10 +20,10 @@ from sklearn_balldp.command.columns import declared_in
 from sklearn_balldp.command.files import Columns
 from sklearn_balldp.command.options import InputError
 from sklearn_balldp.command.records import read
+from sklearn_balldp.encoders import TableEncoder
 from sklearn_balldp.privacy.noise import Noise
 from sklearn_balldp.publish import card, load
 from sklearn_balldp.publish.files import json_text
-from sklearn_balldp.tables import TableEncoder
 
 DECLARED = """\
 "Größe" = [100, 220]   # cm

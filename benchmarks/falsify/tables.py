@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from sklearn_balldp.tables import TableEncoder
+from sklearn_balldp.encoders import TableEncoder
 
 from .search import Found
 from .settings import Rng

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from sklearn_balldp.datasets import load_messages
-from sklearn_balldp.encoder_weights import DEFAULT, located
+from sklearn_balldp.encoders.weights import DEFAULT, located
 
 from ..study import markdown
 

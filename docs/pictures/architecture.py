@@ -17,7 +17,7 @@ ROOMS = {
     "heads": "fit, predict, plan",
     "mechanisms": "queries, kernel",
     "radius": "policy, distances, edits",
-    "encoders": "texts, images",
+    "encoders": "texts, images, tables",
     "rows": "arrays, files, cluster",
     "accounting": "ledger",
     "privacy": "sensitivities, noise, record",

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ..tables import MISSING, TableEncoder, spelled
+from ..encoders import TableEncoder
+from ..encoders.tables import MISSING, spelled
 from ..text import one_line
 from .files import Columns, name_of, table_of
 from .options import HIDE_ALL, InputError

@@ -9,12 +9,12 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import train_test_split
 from sklearn.pipeline import make_pipeline
 
+from ..encoders import TableEncoder
 from ..heads import BallDPLogisticRegression
 from ..publish import save, verify
 from ..publish.card import candidates_of
 from ..publish.columns import HiddenColumns
 from ..publish.files import check_new, written_as_a_whole
-from ..tables import TableEncoder
 from ..text import percent
 from .demo import CHOSEN, MODEL, NEW, README, compared, print_scores
 from .options import report

@@ -21,10 +21,10 @@ from urllib.parse import unquote
 import numpy as np
 from numpy.typing import NDArray
 
-from ..encoders import check_colours, pixels_of
+from ..encoders import TableEncoder
+from ..encoders.images import check_colours, pixels_of
 from ..pointers import unfetched
 from ..rows import history_of
-from ..tables import TableEncoder
 from ..text import one_line, trimmed
 from .options import InputError
 

@@ -18,15 +18,16 @@ from sklearn.preprocessing import Normalizer
 
 from ..audit.certificates import epsilon_from_certificate
 from ..edits import edit_pairs
-from ..encoder_weights import DEFAULT, DEFAULT_WIDTH, hub_name, located
-from ..encoders import BaseEncoder, ImageEncoder, SentenceEncoder, encoder_of
+from ..encoders import ImageEncoder, SentenceEncoder, TableEncoder
+from ..encoders.base import BaseEncoder
+from ..encoders.named import encoder_of
+from ..encoders.weights import DEFAULT, DEFAULT_WIDTH, hub_name, located
 from ..heads import HEADS as CLASSES
 from ..heads.plan import Plan
 from ..mechanisms import DescentBound, GradientPerturbation, MeanGradient
 from ..mechanisms import Records as ArrayRecords
 from ..privacy.release import Release
 from ..radius import RadiusPolicy
-from ..tables import TableEncoder
 from ..text import appearance, one_line, trimmed
 from .columns import check_apart, declared_in, radius_of
 from .files import SHOWN, Columns

@@ -5,12 +5,12 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from ..encoders import BaseEncoder
+from ..encoders import TableEncoder
+from ..encoders.base import BaseEncoder
 from ..heads.plan import AT_RISK, LOST
 from ..privacy.release import Release
 from ..publish.card import NOTHING_HIDDEN, candidates_of, down, up
 from ..publish.columns import HiddenColumns
-from ..tables import TableEncoder
 from ..text import one_line, percent
 from .job import Job
 from .options import CANDIDATES

@@ -18,8 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..encoder_name import same_encoder
-from ..encoder_weights import DEFAULT, PACKAGE
-from ..encoders import SentenceEncoder, installed
+from ..encoders import SentenceEncoder
+from ..encoders.named import installed
+from ..encoders.weights import DEFAULT, PACKAGE
 from ..pipelines import ModelParts, parts_of
 from ..publish.model import Published, loaded
 from ..publish.steps import encoder_for

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..encoders import SentenceEncoder
-from ..tables import MISSING, Counts, TableEncoder, spelled
+from ..encoders import SentenceEncoder, TableEncoder
+from ..encoders.tables import MISSING, Counts, spelled
 from ..text import appearance, label_key, one_line, spelling, trimmed
 from .files import Columns, Picture, Table, rows_in_words, table_of
 from .options import InputError

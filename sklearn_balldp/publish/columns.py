@@ -5,8 +5,8 @@ from bisect import bisect_right
 from collections.abc import Mapping
 from typing import Any
 
+from ..encoders import TableEncoder
 from ..privacy.release import Release
-from ..tables import TableEncoder
 from ..text import DOWN, UP, rounded
 from .steps import Step, table_of
 

@@ -27,9 +27,9 @@ from numpy.typing import NDArray
 from sklearn.frozen import FrozenEstimator
 
 from .._parameters import LEAST, MOST
-from ..encoders import ImageEncoder, SentenceEncoder, encoder_of
+from ..encoders import ImageEncoder, SentenceEncoder, TableEncoder
+from ..encoders.named import encoder_of
 from ..pipelines import DenseRows
-from ..tables import TableEncoder
 from ..text import one_line
 
 #: Kinds that a file may hold.

@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 
 from sklearn_balldp import BallDPRidgePrototype
-from sklearn_balldp.encoder_weights import DEFAULT, located
 from sklearn_balldp.encoders import ImageEncoder, SentenceEncoder
+from sklearn_balldp.encoders.weights import DEFAULT, located
 from sklearn_balldp.rows import from_parquet
 
 RNG = np.random.default_rng(0)

@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import Tags
 
-from ._parameters import check_positive, check_whole
-from .pipelines import Stateless
+from .._parameters import check_positive, check_whole
+from ..pipelines import Stateless
 
 #: What stands for no value, unless it is declared as a category.
 MISSING = frozenset(("", "na", "n/a", "nan", "nat", "null", "none", "<na>", "?"))
@@ -375,7 +375,7 @@ class TableEncoder(Stateless):
 
     Examples
     --------
-    >>> from sklearn_balldp.tables import TableEncoder
+    >>> from sklearn_balldp.encoders import TableEncoder
     >>> encoder = TableEncoder({
     ...     "age": [18, 90],
     ...     "income": [0, 20_000, 50_000, 200_000],
