@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -30,7 +31,7 @@ extensions = [
 ]
 exclude_patterns = ["_build", "templates"]
 templates_path = ["templates"]
-myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
+myst_enable_extensions = ["colon_fence", "deflist", "dollarmath", "tasklist"]
 myst_heading_anchors = 3
 myst_html_meta = {
     "description": "Ball differential privacy for scikit-learn: publish a classifier of private "
@@ -85,3 +86,23 @@ html_theme_options = {
     "footer_end": [],
 }
 html_sidebars = {"index": [], "reproduction": []}
+
+
+def plain(app, page, source):
+    """Make directives of what is plain Markdown, which other hosts show as it is.
+
+    A paragraph that is a link to a table of results becomes that table, a link in a sentence a
+    download. The lists of links on two pages are tables of contents.
+    """
+    link = r"\[([^]]*)\]\((\.\./benchmarks/results/\w+\.md)\)"
+    text = re.sub(f"^{link}$", r"```{include} \2\n```", source[0], flags=re.MULTILINE)
+    text = re.sub(link, r"{download}`\1 <\2>`", text)
+    if page in ("guide", "mathematics"):
+        for caption, links in re.findall(r"^\*\*(.+)\*\*\n\n((?:- .+\n)+)", text, re.MULTILINE):
+            pages = "\n".join(re.findall(r"\((\w+)\.md\)", links))
+            text += f"\n```{{toctree}}\n:hidden:\n:caption: {caption}\n\n{pages}\n```\n"
+    source[0] = text
+
+
+def setup(app):
+    app.connect("source-read", plain)
