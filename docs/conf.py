@@ -24,14 +24,13 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
     "sphinx_copybutton",
-    "sphinx_design",
     "sphinx_gallery.gen_gallery",
     # Formulas are drawn by a MathJax inside the site: no network at build time, nor when read.
     "sphinx-mathjax-offline",
 ]
 exclude_patterns = ["_build", "templates"]
 templates_path = ["templates"]
-myst_enable_extensions = ["colon_fence", "deflist", "dollarmath", "tasklist"]
+myst_enable_extensions = ["deflist", "dollarmath", "tasklist"]
 myst_heading_anchors = 3
 myst_html_meta = {
     "description": "Ball differential privacy for scikit-learn: publish a classifier of private "
