@@ -228,8 +228,7 @@ def test_pages_that_the_readme_links_are_plain_markdown():
     assert SITE_ALONE.search((DOCS / "index.md").read_text())
     for page, text in texts.items():
         for place in re.findall(r"\]\(([^)#\s]+)", text):
-            built = place.startswith("auto_examples/")
-            known = "://" in place or built or ((ROOT / page).parent / place).exists()
+            known = "://" in place or ((ROOT / page).parent / place).exists()
             assert known, (page, place)
 
 
@@ -285,6 +284,15 @@ def test_the_checklist_names_lines_that_are_there(tmp_path):
     named = re.findall(r"`(--[a-z-]+)", text)
     assert named
     assert not [name for name in named if name not in options.format_help()]
+
+
+def test_the_path_imports_from_faces_alone():
+    """What a newcomer copies comes from the package or a module at its top, not from deeper."""
+    pages = ("index", "install", "choose", "publish", "received", "protection")
+    text = "".join((DOCS / f"{page}.md").read_text() for page in pages)
+    places = re.findall(r"^>>> from (sklearn_balldp\S*) import", text, re.MULTILINE)
+    assert places
+    assert [place for place in places if place.count(".") > 1 or "._" in place] == []
 
 
 def test_the_architecture_names_what_there_is():
