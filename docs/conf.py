@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -23,18 +24,17 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
     "sphinx_copybutton",
-    "sphinx_design",
     "sphinx_gallery.gen_gallery",
     # Formulas are drawn by a MathJax inside the site: no network at build time, nor when read.
     "sphinx-mathjax-offline",
 ]
 exclude_patterns = ["_build", "templates"]
 templates_path = ["templates"]
-myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
+myst_enable_extensions = ["deflist", "dollarmath", "tasklist"]
 myst_heading_anchors = 3
 myst_html_meta = {
     "description": "Ball differential privacy for scikit-learn: publish a classifier of private "
-    "texts or images, and say exactly which changes of one record it hides."
+    "tables, texts or images, and say exactly which changes of one record it hides."
 }
 # What is copied is the code, without prompts and outputs.
 copybutton_prompt_text = r">>> |\.\.\. "
@@ -85,3 +85,25 @@ html_theme_options = {
     "footer_end": [],
 }
 html_sidebars = {"index": [], "reproduction": []}
+
+
+def plain(app, page, source):
+    """Make directives of what is plain Markdown, which other hosts show as it is.
+
+    A paragraph that is a link to a table of results becomes that table, a link in a sentence a
+    download. Examples are shown as they ran. The lists of links on two pages are tables of
+    contents.
+    """
+    link = r"\[([^]]*)\]\((\.\./benchmarks/results/\w+\.md)\)"
+    text = re.sub(f"^{link}$", r"```{include} \2\n```", source[0], flags=re.MULTILINE)
+    text = re.sub(link, r"{download}`\1 <\2>`", text)
+    text = re.sub(r"\]\(\.\./examples/(plot_\w+)\.py\)", r"](auto_examples/\1)", text)
+    if page in ("guide", "mathematics"):
+        for caption, links in re.findall(r"^\*\*(.+)\*\*\n\n((?:- .+\n)+)", text, re.MULTILINE):
+            pages = "\n".join(re.findall(r"\((\w+)\.md\)", links))
+            text += f"\n```{{toctree}}\n:hidden:\n:caption: {caption}\n\n{pages}\n```\n"
+    source[0] = text
+
+
+def setup(app):
+    app.connect("source-read", plain)

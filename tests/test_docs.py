@@ -1,5 +1,6 @@
 """The site builds without a warning, its links lead somewhere, an example has its pictures."""
 
+import argparse
 import ast
 import dataclasses
 import graphlib
@@ -17,9 +18,14 @@ from urllib.parse import unquote, urlparse
 
 import matplotlib.pyplot as plt
 import pytest
+from PIL import Image
 from sklearn.base import BaseEstimator
+from sklearn.datasets import load_iris
 
+from sklearn_balldp import BallDPRidgePrototype, verify
+from sklearn_balldp.command.options import of_train, of_verify
 from sklearn_balldp.privacy import json_schema
+from sklearn_balldp.publish import card, save
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -188,10 +194,60 @@ def test_the_site(tmp_path):
     assert not has_pictures(site)
 
 
-@pytest.mark.parametrize("name", ["summary_short", "edits"])
-def test_the_readme_shows_the_measured_tables(name):
+@pytest.mark.parametrize(
+    ("page", "name"),
+    [("README", "summary_short"), ("README", "texts"), ("docs/choose", "edits")],
+)
+def test_pages_show_the_measured_tables(page, name):
     table = (ROOT / "benchmarks" / "results" / f"{name}.md").read_text().rstrip()
-    assert table in (ROOT / "README.md").read_text()
+    assert table in (ROOT / f"{page}.md").read_text()
+
+
+def test_the_readme_is_short_and_says_nothing_twice():
+    """Six lines of what is printed each; no sentence of it stands on the pages that come next."""
+    readme = (ROOT / "README.md").read_text()
+    assert len(readme.split()) <= 700
+    assert "tables" in readme.split("\n\n")[1].partition(".")[0]
+    shown = re.findall(r"```text\n(.*?)```", readme, re.DOTALL)
+    assert [len(block.splitlines()) for block in shown] == [6, 6]
+    pages = [" ".join((DOCS / f"{name}.md").read_text().split()) for name in ("index", "install")]
+    prose = re.sub(r"```.*?```|!\[.*?\]\(.*?\)", ".", readme, flags=re.DOTALL)
+    for sentence in re.split(r"(?<=[.:])\s", " ".join(prose.split())):
+        assert len(sentence.split()) < 6 or not any(sentence in page for page in pages), sentence
+
+
+#: What hosts that know plain Markdown alone would show as it is written.
+SITE_ALONE = re.compile(r"```\{|^:::|\{[a-z]+\}`|^% ", re.MULTILINE)
+
+
+def test_pages_that_the_readme_links_are_plain_markdown():
+    linked = re.findall(r"\]\((docs/\w+\.md)", (ROOT / "README.md").read_text())
+    assert len(set(linked)) >= 10
+    texts = {page: (ROOT / page).read_text() for page in ["README.md", *linked]}
+    assert [page for page, text in texts.items() if SITE_ALONE.search(text)] == []
+    assert SITE_ALONE.search((DOCS / "index.md").read_text())
+    for page, text in texts.items():
+        for place in re.findall(r"\]\(([^)#\s]+)", text):
+            known = "://" in place or ((ROOT / page).parent / place).exists()
+            assert known, (page, place)
+
+
+def test_lists_of_links_name_every_page():
+    """The site makes its tables of contents of them."""
+    text = "".join((DOCS / f"{name}.md").read_text() for name in ("guide", "mathematics"))
+    listed = re.findall(r"^- \[[^]]+\]\((\w+)\.md\)", text, re.MULTILINE)
+    top = re.findall(r"```\{toctree\}.*?```", (DOCS / "index.md").read_text(), re.DOTALL)[0]
+    pages = {path.stem for path in DOCS.glob("*.md")} - {"index"}
+    assert len(listed) == len({*listed})
+    assert pages == {*listed} | {name for name in pages if re.search(rf"\b{name}\b", top)}
+
+
+@pytest.mark.parametrize("name", runpy.run_path(str(DOCS / "pictures" / "__main__.py"))["PICTURES"])
+def test_pictures_were_drawn_by_their_scripts(name):
+    """``python docs/pictures`` draws them again."""
+    digest = runpy.run_path(str(DOCS / "pictures" / "__main__.py"))["digest"]
+    with Image.open(DOCS / "pictures" / f"{name}.png") as picture:
+        assert picture.text["Source"] == digest(DOCS / "pictures" / f"{name}.py")
 
 
 def test_a_path_of_five_short_pages():
@@ -201,6 +257,42 @@ def test_a_path_of_five_short_pages():
         text = (DOCS / f"{page}.md").read_text()
         assert len(text.split()) <= 700, page
         assert f"({following}.md)" in text.rstrip().rpartition("\n\n")[2]
+
+
+def test_the_checklist_names_lines_that_are_there(tmp_path):
+    text = " ".join((DOCS / "checklist.md").read_text().split())
+    assert len(text.split()) <= 460
+    X, y = load_iris(return_X_y=True)
+    head = BallDPRidgePrototype(2.0, radius=0.5).fit(X, y)
+    page, verdict = card(head), verify(save(head, tmp_path / "model"), private=(X, y))
+    for words in ("Hidden", "What an attacker gains", "Not covered"):
+        assert f"| {words} |" in text
+        assert f"- {words}: " in page
+    assert "in 20.3 % of cases at most" in text
+    assert "20.3 % at most" in page
+    for words in ("Where it comes from", "from random numbers of the operating system"):
+        assert words in text
+        assert words in page
+    assert "*Nothing was refuted*" in text
+    assert "Verdict   Nothing was refuted." in str(verdict)
+    for kind in ("scale", "law", "mean", "reuse"):
+        assert kind in text
+        assert f"{kind} of " in str(verdict)
+    options = argparse.ArgumentParser(conflict_handler="resolve")
+    of_train(options)
+    of_verify(options)
+    named = re.findall(r"`(--[a-z-]+)", text)
+    assert named
+    assert not [name for name in named if name not in options.format_help()]
+
+
+def test_the_path_imports_from_faces_alone():
+    """What a newcomer copies comes from the package or a module at its top, not from deeper."""
+    pages = ("index", "install", "choose", "publish", "received", "protection")
+    text = "".join((DOCS / f"{page}.md").read_text() for page in pages)
+    places = re.findall(r"^>>> from (sklearn_balldp\S*) import", text, re.MULTILINE)
+    assert places
+    assert [place for place in places if place.count(".") > 1 or "._" in place] == []
 
 
 def test_the_architecture_names_what_there_is():

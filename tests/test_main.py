@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -54,6 +55,17 @@ def test_the_demo_compares_writes_checks_and_says_what_is_next(run):
     assert exact <= bound < exact + 0.001
     for word in ("Records", "Radius", "Accuracy", "Promise", "Limits", "Wrote", "Checked", "Next"):
         assert len(re.findall(rf"^{word} ", text, re.M)) == 1
+
+
+def test_the_readme_shows_lines_that_are_printed(run):
+    """But for what the noise makes of the numbers."""
+    readme = (Path(__file__).parents[1] / "README.md").read_text()
+    lines = "".join(re.findall(r"```text\n(.*?)```", readme, re.DOTALL)).splitlines()
+    assert len(lines) == 12
+    number = r"\d[\d.]*"
+    for line in lines:
+        pattern = number.join(map(re.escape, re.split(number, line)))
+        assert re.search(f"^{pattern}", run[0], re.MULTILINE), line
 
 
 def test_what_comes_next_works_as_it_is_printed(run, monkeypatch, capsys):

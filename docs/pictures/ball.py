@@ -7,7 +7,7 @@ from scipy.stats import norm
 from sklearn_balldp.privacy.gaussian import mu_from_budget
 
 rng = np.random.default_rng(4)
-figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.2), layout="constrained")
+figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.2), dpi=110, layout="constrained")
 
 known = rng.normal(0, 1.1, (70, 2))
 centre, radius = np.array([0.2, 0.1]), 0.9

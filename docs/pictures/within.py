@@ -3,7 +3,7 @@
 import matplotlib.pyplot as plt
 import numpy as np
 
-figure, axes = plt.subplots(1, 2, figsize=(7.4, 3.8), layout="constrained")
+figure, axes = plt.subplots(1, 2, figsize=(7.4, 3.8), dpi=110, layout="constrained")
 angles = np.array([0.0, 1.1, 2.2, np.pi, 4.0, 5.3])
 covered = (
     np.array([0.95, 0.6, 0.8, 0.95, 0.75, 0.9])[:, None] * np.c_[np.cos(angles), np.sin(angles)]

@@ -75,7 +75,7 @@ if (typeof document !== "undefined") document.addEventListener("DOMContentLoaded
   "use strict";
   var root = document.getElementById("balldp-play");
   if (!root) return;
-  var DELTA = 1e-6, LARGEST = 2;
+  var DELTA = 1e-6, LARGEST = 2, FURTHEST = 7;
 
   function input(name) { return root.querySelector("[name=" + name + "]"); }
   function show(name, text) { root.querySelector("[data-show=" + name + "]").textContent = text; }
@@ -95,14 +95,16 @@ if (typeof document !== "undefined") document.addEventListener("DOMContentLoaded
   function draw() {
     var epsilon = Math.pow(2, Number(input("epsilon").value));
     var radius = Number(input("radius").value), m = Number(input("candidates").value);
-    var mu = balldp.muOf(epsilon, DELTA), html = "";
+    var distance = Number(input("distance").value);
+    var mu = balldp.muOf(epsilon, DELTA), there = mu * distance / radius, html = "";
     show("epsilon", epsilon.toPrecision(3));
     show("radius", radius.toFixed(2));
+    show("distance", distance.toFixed(2));
     show("candidates", m);
-    show("mu", mu.toFixed(2));
+    show("mu", there.toFixed(2) + (there > FURTHEST ? " (beyond the picture)" : ""));
     show("certificate", percent(balldp.certificate(mu, m)));
     show("guess", percent(1 / m));
-    show("advantage", percent(balldp.advantage(mu)));
+    show("advantage", percent(balldp.advantage(there)));
     var shown = {};
     [0.5, 1, 2, LARGEST / radius].forEach(function (times) {
       var t = Math.min(times * radius, LARGEST), own = mu * t / radius;
@@ -113,10 +115,10 @@ if (typeof document !== "undefined") document.addEventListener("DOMContentLoaded
     });
     root.querySelector("tbody").innerHTML = html;
     root.querySelector("[data-curve=one]").setAttribute("d", path(0));
-    root.querySelector("[data-curve=other]").setAttribute("d", path(Math.min(mu, 6)));
+    root.querySelector("[data-curve=other]").setAttribute("d", path(there));
   }
 
-  ["epsilon", "radius", "candidates"].forEach(function (name) {
+  ["epsilon", "radius", "distance", "candidates"].forEach(function (name) {
     input(name).addEventListener("input", draw);
   });
   draw();
