@@ -1,9 +1,9 @@
-"""``python -m benchmarks.tables``: tables of columns, beside DP-EBM and diffprivlib.
+"""Tables of columns, beside DP-EBM.
 
 The tables are those that packages carry: breast cancer (scikit-learn), ACTG175 (lifelines), fair,
 anes96 and randhie (statsmodels; the last two were chosen before any number was seen), and flchain
-(scikit-survival). DP-EBM needs interpret-core, and the other diffprivlib: what a
-Python lacks is named, and its cells are left out. Every method has the same bounds, from these
+(scikit-survival). DP-EBM needs interpret-core. What a Python lacks is named, and its cells are
+left out. Every method has the same bounds, from these
 sources and not from the records: codebooks of the packages (codes, scales and categories); ages
 of adults; trials that are open to counts and weights which a clinic expects; serum free light
 chains and creatinine to about three times the upper end of their reference intervals; and for
@@ -15,7 +15,6 @@ The noise of DP-EBM hides a record added or removed, ours one replaced, which is
 import importlib
 import importlib.util
 import itertools
-import sys
 import warnings
 from pathlib import Path
 
@@ -24,7 +23,7 @@ import pandas as pd
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss, roc_auc_score
 
-from benchmarks.study import DELTA, Study, options, seeds_of, show
+from benchmarks.study import DELTA, Study, means, say, seeds_of, show
 from sklearn_balldp import BallDPLogisticRegression
 from sklearn_balldp.encoders import TableEncoder
 
@@ -99,9 +98,9 @@ COLUMNS = {
     },
 }
 PACKAGES = {"cancer": "sklearn", "actg": "lifelines", "flchain": "sksurv"}
-OURS, EBM, IBM, NONE = ("ours, standard DP", "ours, any one cell"), "DP-EBM", "diffprivlib", "none"
-NEEDS = {EBM: "interpret", IBM: "diffprivlib.models"}
-EPSILONS, SPLITS = (0.25, 0.5, 1.0, 2.0), {EBM: 2, IBM: 3}
+OURS, EBM, NONE = ("ours, standard DP", "ours, any one cell"), "DP-EBM", "none"
+EPSILONS, SPLITS = (0.25, 0.5, 1.0, 2.0), {EBM: 2}
+NUMBERS = ("accuracy", "auc", "log loss")
 
 
 def has(package):
@@ -172,14 +171,7 @@ def released(name, method, epsilon, seed):
         )
         return head.fit(tables[0], y).predict_proba(tables[1])[:, 1], yt
     rows, test = encoder.transform(X), encoder.transform(Xt)
-    if method == IBM:
-        from diffprivlib.models import LogisticRegression as Private
-
-        head = Private(epsilon=epsilon, data_norm=1.0, random_state=seed % 2**31, max_iter=300)
-        rows, test = rows.astype(float), test.astype(float)
-        # Single precision leaves rows a little longer than one.
-        rows /= np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1.0)
-    elif method == NONE:
+    if method == NONE:
         head = LogisticRegression(C=100.0, max_iter=500)
     else:
         head = BallDPLogisticRegression(
@@ -198,45 +190,47 @@ def measure(run, dataset, method, epsilon):
             warnings.simplefilter("ignore")
             p, y = released(dataset, method, epsilon, seed)
         p = np.clip(p, 1e-6, 1.0 - 1e-6)
-        found.append((np.mean((p > 0.5) == y), roc_auc_score(y, p), log_loss(y, p)))
-    means = dict(zip(("accuracy", "auc", "log loss"), np.mean(found, axis=0), strict=True))
-    return means | {"releases": len(found)}
+        found.append([np.mean((p > 0.5) == y), roc_auc_score(y, p), log_loss(y, p)])
+    return means(dict(zip(NUMBERS, zip(*found, strict=True), strict=True)))
 
 
-CELLS = Study("tables.csv", ("dataset", "method", "epsilon"), measure)
+def at_hand():
+    """Tables whose package is there."""
+    return [name for name in COLUMNS if has(PACKAGES.get(name, "statsmodels"))]
 
 
 def cells_of(run):
-    missing = [f"{what} ({needs})" for what, needs in NEEDS.items() if not has(needs)]
-    names = [n for n in run.datasets if has(PACKAGES.get(n, "statsmodels"))]
-    missing += [name for name in run.datasets if name not in names]
-    if missing:
-        print(f"left out, as a package is missing: {', '.join(missing)}", file=sys.stderr)
-    methods = [*OURS, *(what for what, needs in NEEDS.items() if has(needs))]
+    names, methods = at_hand(), [*OURS, *[EBM] * has("interpret")]
+    if missing := [name for name in (*COLUMNS, EBM) if name not in (*names, *methods)]:
+        say(f"left as they are, for a package is missing: {', '.join(missing)}")
     for name in names:
         yield name, NONE, 0.0
-        yield from itertools.product([name], methods, (2.0,) if run.quick else EPSILONS)
+        yield from itertools.product([name], methods, EPSILONS)
 
 
-def table(cells, number="accuracy"):
-    """Epsilons in a cell, a column for each table."""
-    rows, percent = [], number != "log loss"
-    for method in (m for m in (*OURS, *NEEDS, NONE) if (cells["method"] == m).any()):
-        row = {number: "without noise" if method == NONE else method}
+CELLS = Study(
+    "tables.csv",
+    ("dataset", "method", "epsilon"),
+    measure,
+    cells_of,
+    {name: f"{name} error" for name in NUMBERS},
+)
+STUDIES = (CELLS,)
+
+
+def table(cells):
+    """Accuracy in percent: epsilons in a cell, a column for each table."""
+    rows = []
+    for method in (m for m in (*OURS, EBM, NONE) if (cells["method"] == m).any()):
+        row = {"accuracy": "without noise" if method == NONE else method}
         for name in COLUMNS:
             own = cells[(cells["dataset"] == name) & (cells["method"] == method)]
-            values = own.sort_values("epsilon")[number]
-            row[name] = " / ".join(f"{100 * v:.1f}" if percent else f"{v:.2f}" for v in values)
+            values = own.sort_values("epsilon")["accuracy"]
+            row[name] = " / ".join(f"{100 * value:.1f}" for value in values)
         rows.append(row)
     return pd.DataFrame(rows)
 
 
-def main(argv=None):
-    run = options("tables", __doc__, argv, COLUMNS, data=False)
-    cells = CELLS.fill(cells_of(run), run)
-    for number in ("accuracy", "auc", "log loss"):
-        show(table(cells, number), run.out, f"tables_{number.replace(' ', '_')}")
-
-
-if __name__ == "__main__":
-    main()
+def report(out):
+    cells = CELLS.read(out)
+    show(table(cells), out, "tables_accuracy", cells)
