@@ -394,6 +394,31 @@ def test_scores_are_those_of_scikit_learn(names):
         np.testing.assert_allclose(recalls, every, rtol=1e-15)
 
 
+def test_another_library_is_measured_with_the_settings_that_suit_it(
+    folder, tmp_path, monkeypatch, capsys
+):
+    def predict(epsilon, X, y, X_test, seed, right):
+        return (X_test @ np.stack([X[y == k].mean(axis=0) for k in range(3)]).T).argmax(
+            axis=1
+        ) * right
+
+    def run_in(python, path, *given):
+        monkeypatch.setattr("sys.argv", [python, *map(str, (path, *given))])
+        comparators.main()
+        return capsys.readouterr().out
+
+    monkeypatch.setattr(comparators, "METHODS", {"own": (predict, [{"right": 0}, {"right": 1}], 0)})
+    monkeypatch.setattr(comparators, "run_in", run_in)
+    peers = dataclasses.replace(
+        cells.STUDIES["comparators"], cells=lambda _: [("trec6", "own", 2.0)]
+    )
+    assert peers.fill(options(folder, out=tmp_path, peers="python")) == 2
+    found = peers.read(tmp_path)
+    assert (found["accuracy"] > 0.8).all()
+    assert (found["settings"] == "{'right': 1}").all()
+    assert set(peers.read(RESULTS)) - {"commit"} <= set(found)
+
+
 def test_claims_hold_on_the_committed_results():
     assert len(SEEDS) >= 2
     for seed in SEEDS:

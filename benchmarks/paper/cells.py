@@ -277,10 +277,7 @@ STUDIES = {
         ("dataset", "counts", "policy", "epsilon", "repeats"),
         _identification,
         identification_cells,
-        {
-            "rate": lambda row: (row["exact_high"] - row["exact_low"]) / 3.92,
-            "certificate": 1.001,
-        },
+        {"rate": lambda row: (row["exact_high"] - row["exact_low"]) / 3.92, "certificate": 1.001},
         seeds=SEEDS,
     ),
     "radius": Study(
@@ -291,12 +288,6 @@ STUDIES = {
         {"radius": 1.001, "n": 0.0, "n_min": 0.0},
     ),
     "comparators": Study(
-        "comparators.csv",
-        comparators.KEY,
-        _other,
-        comparators_cells,
-        {},
-        alone=True,
-        seeds=SEEDS,
+        "comparators.csv", comparators.KEY, _other, comparators_cells, {}, alone=True, seeds=SEEDS
     ),
 }

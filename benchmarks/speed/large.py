@@ -8,6 +8,7 @@ sum of its rows.
 import resource
 import tempfile
 import time
+from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 
 import numpy as np
@@ -55,10 +56,11 @@ def seconds_of(function):
 
 def measure(run, records, features, gibibytes):
     """A row for each head."""
-    with tempfile.TemporaryDirectory() as folder, get_context("spawn").Pool(1) as pool:
+    spawned = ProcessPoolExecutor(1, mp_context=get_context("spawn"))
+    with tempfile.TemporaryDirectory() as folder, spawned as pool:
         path = f"{folder}/rows.npy"
         make(path, records, features)
-        return pool.apply(fitted, (path, int(gibibytes * 2**30)))
+        return pool.submit(fitted, path, int(gibibytes * 2**30)).result()
 
 
 def fitted(path, cap):
