@@ -182,13 +182,10 @@ def measure_forgeries(run, rows):
             full * 0.99,
         ),
         ("ten times the records, new checksum", "problem.n_samples", 10 * len(X)),
-        ("another encoder, new checksum", "encoder", "another"),
     ):
         add(what, honest, edited(record, path, value))
     seeded = fitted(copy.deepcopy(HEADS["prototypes"]).set_params(random_state=0))
     add("seeded noise, honestly stated", seeded)
-    forged = edited(seeded.release_.to_dict(), "sampler", EXACT_SAMPLER, sealed=False)
-    add("seeded noise, private yes, new checksum", seeded, edited(forged, "follows.private", True))
     sums = honest.released_.values
     for what, values in {
         "weights of one number": np.full_like(sums, 123.0),
@@ -241,6 +238,13 @@ def measure_forgeries(run, rows):
     add("clever: nine values without noise", fitted(private, change=missing))
     liked = min((fitted(private) for _ in range(20)), key=lambda m: np.abs(m.prototypes_).max())
     add("clever: the draw that he likes best of 20", liked)
+    forged = edited(seeded.release_.to_dict(), "sampler", EXACT_SAMPLER, sealed=False)
+    add(
+        "clever: noise of a seed, said to be of none",
+        seeded,
+        edited(forged, "follows.private", True),
+    )
+    add("clever: another encoder in the record", honest, edited(record, "encoder", "another"))
     rolled = X.copy()
     rolled[:20] = np.roll(rolled[:20], 1, axis=1)
     add("clever: 20 of 1797 records differ", fitted(private), data=(rolled, Y))
