@@ -1,1 +1,1 @@
-"""Measurements: ``python -m benchmarks.paper`` and ``python -m benchmarks.speed``."""
+"""Measurements: ``python -m benchmarks`` remakes all that the pages show."""

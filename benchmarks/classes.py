@@ -1,9 +1,9 @@
-"""``python -m benchmarks.classes --data DIR``: rare classes, with weights and without.
+"""Rare classes, with weights and without.
 
 Overall accuracy, balanced accuracy and recall of the rarest class, of heads with and without class
 weights or uniform class probabilities. TREC-6 has one class of 86 among 5452 records; "tail" is
-BANKING77 cut to counts proportional to 1 / rank. ``--comparators PYTHON`` adds Opacus and
-diffprivlib (see ``benchmarks.paper.comparators``).
+BANKING77 cut to counts proportional to 1 / rank. ``--peers PYTHON`` adds Opacus and diffprivlib
+(see ``benchmarks.paper.comparators``).
 """
 
 import itertools
@@ -14,7 +14,7 @@ from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 
 from benchmarks.paper import comparators
-from benchmarks.study import DELTA, Study, fits, options, rows_of, seeds_of, show
+from benchmarks.study import DELTA, Study, fits, means, rows_of, seeds_of, show
 from sklearn_balldp import (
     BallDPLinearDiscriminant,
     BallDPLogisticRegression,
@@ -76,13 +76,8 @@ def measure(run, dataset, head, radius, epsilon):
         own = clone(estimator).set_params(epsilon=epsilon, delta=DELTA, radius=RADII[radius])
         heads = fits(own, X, y, seeds_of(run, n_releases, dataset, radius, epsilon))
     scores = [comparators.scores(fitted.predict(Xt), yt, np.argmin(counts)) for fitted in heads]
-    three, recalls = (
-        np.mean([s[:3] for s in scores], axis=0),
-        np.mean([s[3] for s in scores], axis=0),
-    )
-    spread = np.std([s[1] for s in scores], ddof=1) if len(scores) > 1 else 0.0
-    cell = dict(zip(SCORES, three, strict=True))
-    cell |= {"error": spread / np.sqrt(len(scores)), "releases": len(scores)}
+    cell = means(dict(zip(SCORES, zip(*(own[:3] for own in scores), strict=True), strict=True)))
+    recalls = np.mean([own[3] for own in scores], axis=0)
     cell |= {"signal to noise": "", "recall": ""}
     if head in PLAIN:
         ratios = own.plan(len(X), X.shape[1], counts).class_signal_to_noise
@@ -91,7 +86,30 @@ def measure(run, dataset, head, radius, epsilon):
     return cell
 
 
-CELLS = Study("classes_cells.csv", ("dataset", "head", "radius", "epsilon"), measure)
+def cells_of(run):
+    for name in run.have(DATASETS):
+        yield from ((name, head, "none", 0.0) for head in NOISELESS)
+        yield from itertools.product([name], HEADS, RADII, EPSILONS)
+
+
+COMPARED = {name: f"{name} error" for name in SCORES}
+KEY = ("dataset", "head", "radius", "epsilon")
+CELLS = Study("classes_cells.csv", KEY, measure, cells_of, COMPARED)
+
+
+def measure_peers(run, dataset, method, epsilon):
+    return comparators.measured(run, subset_of(run.data, dataset), method, epsilon, rare=True)
+
+
+PEERS = Study(
+    "classes_others.csv",
+    comparators.KEY,
+    measure_peers,
+    lambda run: itertools.product(run.have(DATASETS), comparators.RARE, EPSILONS),
+    {},
+    alone=True,
+)
+STUDIES = CELLS, PEERS
 
 
 def table(cells, name):
@@ -127,34 +145,10 @@ def lost(cells):
 
 def report(out):
     """Tables."""
-    cells, beside = CELLS.read(out), out / "classes_others.csv"
-    show(lost(cells), out, "classes_lost")
-    if beside.exists():
-        others = pd.read_csv(beside).rename(columns={"method": "head"})
-        cells = pd.concat([cells, others.assign(radius="any distance, labels too")])
+    cells, others = CELLS.read(out), PEERS.read(out).rename(columns={"method": "head"})
+    show(lost(cells), out, "classes_lost", cells)
+    cells = pd.concat([cells, others.assign(radius="any distance, labels too")])
     for name in DATASETS:
-        if (cells["dataset"] == name).any():
-            show(table(cells, name), out, f"classes_{name.split('/')[-1]}")
-
-
-def main(argv=None):
-    run = options("classes", __doc__, argv, DATASETS, more=comparators.add_option)
-    cells = []
-    for name in run.datasets:
-        cells += [(name, head, "none", 0.0) for head in NOISELESS]
-        epsilons = EPSILONS[:1] if run.quick else EPSILONS
-        cells += [(name, *cell) for cell in itertools.product(HEADS, RADII, epsilons)]
-    CELLS.fill(cells, run)
-    if run.comparators:
-        for name in run.datasets:
-            path = run.out / f"{name}.npz"
-            path.parent.mkdir(exist_ok=True)
-            names = "X_train", "y_train", "X_test", "y_test"
-            np.savez(path, **dict(zip(names, subset_of(run.data, name), strict=True)))
-        given = "--data", run.out, "--out", run.out / "classes_others.csv", "--epsilons", *EPSILONS
-        comparators.run_in(run.comparators, *given, "--rare", "--datasets", *run.datasets)
-    report(run.out)
-
-
-if __name__ == "__main__":
-    main()
+        own = cells[cells["dataset"] == name]
+        if len(own):
+            show(table(cells, name), out, f"classes_{name.split('/')[-1]}", own)

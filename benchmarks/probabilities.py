@@ -1,4 +1,4 @@
-"""``python -m benchmarks.probabilities --data DIR``: what probabilities are worth.
+"""What probabilities are worth.
 
 Log loss and expected calibration error (15 bins of the largest probability) beside accuracy, on the
 tables of :mod:`benchmarks.tables` and six of the paper's datasets, at most 4000 records of each.
@@ -23,8 +23,8 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
 
-from benchmarks.study import DELTA, Study, options, rows_of, seeds_of, show
-from benchmarks.tables import COLUMNS, PACKAGES, has, table_of
+from benchmarks.study import DELTA, Study, means, rows_of, seeds_of, show
+from benchmarks.tables import COLUMNS, at_hand, table_of
 from sklearn_balldp import (
     BallDPLinearDiscriminant,
     BallDPLogisticRegression,
@@ -41,6 +41,7 @@ HEADS = {
 }
 PROMISES, EPSILONS, RECORDS, PUBLIC = ("any", "ball"), (0.5, 1.0, 2.0), 4000, 500
 KINDS = ("as trained", "released", "public rows", "best scale")
+NUMBERS = ("accuracy", "log loss", "calibration")
 
 
 @functools.lru_cache(maxsize=1)
@@ -74,7 +75,7 @@ def numbers(p, y, classes):
     return {
         "accuracy": np.mean(p.argmax(axis=1) == codes),
         "log loss": log_loss(y, p / p.sum(axis=1, keepdims=True), labels=classes),
-        "error": calibration_error(p, codes),
+        "calibration": calibration_error(p, codes),
     }
 
 
@@ -84,7 +85,9 @@ def measure(run, dataset, head, promise, epsilon, kind):
     if head == "none":
         fits = [LogisticRegression(C=c, max_iter=300).fit(X, y) for c in (1.0, 10.0, 100.0)]
         found = [numbers(own.predict_proba(Xt), yt, classes) for own in fits]
-        return min(found, key=lambda own: own["log loss"])
+        return means(
+            {name: [value] for name, value in min(found, key=lambda own: own["log loss"]).items()}
+        )
     found = []
     for seed in seeds_of(run, 2, dataset, promise, epsilon):
         params = {"epsilon": epsilon, "delta": DELTA, "radius": radius, "random_state": seed}
@@ -109,22 +112,26 @@ def measure(run, dataset, head, promise, epsilon, kind):
             best = minimize_scalar(loss, bounds=(0.02, 5.0), method="bounded").x
             p = np.exp(log_softmax(best * logs, axis=1))
         found.append(numbers(p, yt, classes))
-    return pd.DataFrame(found).mean().to_dict()
-
-
-CELLS = Study("probabilities.csv", ("dataset", "head", "promise", "epsilon", "kind"), measure)
+    return means(found)
 
 
 def cells_of(run):
-    for name in run.datasets:
-        if name in COLUMNS and not has(PACKAGES.get(name, "statsmodels")):
-            continue
+    for name in (*at_hand(), *run.have(EMBEDDED)):
         yield name, "none", "none", 0.0, "none"
-        epsilons = (2.0,) if run.quick else EPSILONS
-        yield from itertools.product([name], ["logistic"], PROMISES, epsilons, KINDS)
+        yield from itertools.product([name], ["logistic"], PROMISES, EPSILONS, KINDS)
         yield from itertools.product(
-            [name], ["discriminant", "prototypes"], ["ball"], epsilons, KINDS[1:3]
+            [name], ["discriminant", "prototypes"], ["ball"], EPSILONS, KINDS[1:3]
         )
+
+
+CELLS = Study(
+    "probabilities.csv",
+    ("dataset", "head", "promise", "epsilon", "kind"),
+    measure,
+    cells_of,
+    {name: f"{name} error" for name in NUMBERS},
+)
+STUDIES = (CELLS,)
 
 
 def table(cells):
@@ -136,29 +143,25 @@ def table(cells):
         own = own[own["dataset"].isin(COLUMNS) == tables]
         if own.empty:
             continue
-        shown = ["accuracy", "log loss", "error"]
+        shown = list(NUMBERS)
         wide = own.pivot_table(index=["dataset", "promise"], columns="kind", values=shown)
         row = {"data": "tables" if tables else "embedded", "head": head, "epsilon": f"{epsilon:g}"}
         row["accuracy"] = f"{100 * wide['accuracy']['released'].mean():.1f}"
         for kind in KINDS:
             if kind in wide["log loss"]:
-                mean, error = wide["log loss"][kind].mean(), wide["error"][kind].mean()
+                mean, error = wide["log loss"][kind].mean(), wide["calibration"][kind].mean()
                 row[kind] = f"{mean:.3f} ({error:.3f})"
         if head == "logistic":
             without = none.reindex(wide.index.get_level_values("dataset")).mean()
-            means = wide["log loss"].mean()
-            excess = means["as trained"] - without
+            loss = wide["log loss"].mean()
+            excess = loss["as trained"] - without
             row["without noise"] = f"{without:.3f}"
             for title, kind in (("gone", "released"), ("best gone", "best scale")):
-                row[title] = f"{100 * (means['as trained'] - means[kind]) / excess:.0f} %"
+                row[title] = f"{100 * (loss['as trained'] - loss[kind]) / excess:.0f} %"
         rows.append(row)
     return pd.DataFrame(rows).fillna("")
 
 
-def main(argv=None):
-    run = options("probabilities", __doc__, argv, (*COLUMNS, *EMBEDDED), carried=COLUMNS)
-    show(table(CELLS.fill(cells_of(run), run)), run.out, "probabilities")
-
-
-if __name__ == "__main__":
-    main()
+def report(out):
+    cells = CELLS.read(out)
+    show(table(cells), out, "probabilities", cells)

@@ -1,19 +1,18 @@
-"""``python -m benchmarks.radius --data DIR``: what a smaller ball buys, head by head.
+"""What a smaller ball buys, head by head.
 
 Test accuracy of the linear discriminant, prototypes, noisy descent and the noisy minimiser over
 radii and epsilons, with standard differential privacy (every substitution and label changes) and no
 noise beside them.
 
-``--only confirm`` measures anew the cells in which another head is ahead of the default head by
-more than a standard error: both heads, with 40 other releases each. The best of several is ahead by
-chance in some of hundreds of cells; what is more than chance shows again.
+Cells in which another head is ahead of the default head by more than a standard error are measured
+again: both heads, with 40 other releases each. The best of several is ahead by chance in some of
+hundreds of cells; what is more than chance shows again.
 
-``--only noiseless`` sets the default head, at the median distance, against the best of the heads
-without noise: 40 releases each, other ones than the ten of the cells.
+The default head, at the median distance, is set against the best of the heads without noise: 40
+releases each, other ones than the ten of the cells.
 """
 
 import itertools
-import zlib
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -26,12 +25,10 @@ from sklearn.svm import LinearSVC
 
 from benchmarks.study import (
     DATASETS,
-    DIGITS,
     Study,
     accuracies,
     draw,
     mean_error,
-    options,
     radius_of,
     rows_of,
     seeds_of,
@@ -51,9 +48,6 @@ SHOWN = (0.02, 0.1, 0.3, 0.6, "q50", 1.3)
 #: Small balls: here sums are nearly exact, and steps would only add noise.
 SMALL = (0.02, 0.05, 0.1)
 DRAWN = (0.5, 1.0, 2.0)
-#: Classes and rows of the subsets that the discriminant is compared with prototypes on.
-SUBSETS = ((None, 1000), (None, 3000), (2, 1000), (2, 3000), (5, 2000), (40, 3000))
-SUBSET_RADII = (0.05, 0.3, 1.0, 2.0)
 RELEASES, CONFIRMING = 10, 40
 STANDARD = ", standard DP"
 HEADS = {
@@ -81,24 +75,8 @@ KEY = ("dataset", "head", "radius", "epsilon")
 COLOURS = {"logistic": "C3", "discriminant": "C0", "prototypes": "C2", "descent from zero": "C1"}
 
 
-def subset_of(folder, name):
-    """Rows of a dataset, or of a subset as "trec6/2/1000"."""
-    dataset, *subset = name.split("/")
-    X, y, Xt, yt = rows_of(folder, dataset)
-    if not subset:
-        return X, y, Xt, yt
-    n_classes, n_rows = subset
-    rng = np.random.default_rng(zlib.crc32(name.encode()))
-    classes = np.unique(y)
-    if n_classes != "all":
-        classes = rng.permutation(classes)[: int(n_classes)]
-    kept = rng.permutation(np.flatnonzero(np.isin(y, classes)))[: int(n_rows)]
-    tested = np.isin(yt, np.unique(y[kept]))
-    return X[kept], y[kept], Xt[tested], yt[tested]
-
-
 def measure(run, dataset, head, radius, epsilon, releases=range(RELEASES)):
-    rows = X, y, Xt, yt = subset_of(run.data, dataset)
+    rows = X, y, Xt, yt = rows_of(run.data, dataset)
     if head in NOISELESS:
         estimator, grid = NOISELESS[head]
         heads = (clone(estimator).set_params(**settings) for settings in ParameterGrid(grid))
@@ -115,18 +93,10 @@ def measure_again(run, *cell):
     return measure(run, *cell, range(RELEASES, RELEASES + CONFIRMING))
 
 
-CELLS = Study("radius_accuracy.csv", KEY, measure)
-MORE = Study("radius_noiseless.csv", KEY, measure_again)
-
-
 def cells_of(name):
     """Cells to measure on a dataset."""
-    whole = "/" not in name and name != DIGITS
-    radii = RADII if whole else SUBSET_RADII
     for head in ("discriminant", "prototypes"):
-        yield from itertools.product([name], [head], radii, EPSILONS)
-    if not whole:
-        return
+        yield from itertools.product([name], [head], RADII, EPSILONS)
     yield from ((name, head, "none", 0.0) for head in NOISELESS)
     for head in ("logistic", "discriminant", "descent from zero"):
         yield from ((name, head + STANDARD, "any", epsilon) for epsilon in EPSILONS)
@@ -138,18 +108,42 @@ def cells_of(name):
             yield name, "minimiser", radius, epsilon
 
 
-def confirm(run):
-    """Measure with other releases where the default head is behind; each cell once."""
-    cells = CELLS.read(run.out)
-    for (name, radius, epsilon), row in behind(cells).iterrows():
+def cells_behind(folder):
+    """Where the default head is behind: it and the best of the others."""
+    for (name, radius, epsilon), row in behind(CELLS.read(folder)).iterrows():
         standard = STANDARD if radius == "any" else ""
         for head in ("logistic" + standard, row["best"] + standard):
-            own = (cells[[*KEY]] == [name, head, radius, epsilon]).all(axis=1)
-            if name in run.datasets and (cells["releases"][own] == RELEASES).any():
-                value = float(radius) if radius[0].isdigit() else radius
-                found = measure_again(run, name, head, value, epsilon)
-                cells.loc[own, list(found)] = list(found.values())
-                CELLS.write(cells, run.out)
+            yield name, head, float(radius) if radius[0].isdigit() else radius, epsilon
+
+
+CELLS = Study(
+    "radius_accuracy.csv",
+    KEY,
+    measure,
+    lambda run: (cell for name in run.have(DATASETS) for cell in cells_of(name)),
+)
+AGAIN = Study(
+    "radius_confirmed.csv",
+    KEY,
+    measure_again,
+    lambda run: [cell for cell in cells_behind(run.out) if cell[0] in run.have(DATASETS)],
+)
+MORE = Study(
+    "radius_noiseless.csv",
+    KEY,
+    measure_again,
+    lambda run: itertools.product(run.have(DATASETS), ["logistic"], ["q50"], NEAR),
+)
+STUDIES = CELLS, AGAIN, MORE
+
+
+def read(folder):
+    """Cells, and in place of those that were measured again the later numbers."""
+    cells, again = CELLS.read(folder), AGAIN.read(folder)
+    asked = {tuple(map(str, cell)) for cell in cells_behind(folder)}
+    again = again[[AGAIN.name_of(row) in asked for row in again.to_dict("records")]]
+    both = pd.concat([cells, again]) if len(again) else cells
+    return both.drop_duplicates([*KEY], keep="last").reset_index(drop=True)
 
 
 def near(found, cells):
@@ -200,18 +194,6 @@ def behind(cells):
     return found[found["gain"] < -found["error"]]
 
 
-def names_of(run):
-    """Datasets at hand, digits, and subsets of as many classes as there are."""
-    n_classes = {"banking77": 77, "cifar10": 10, "mnist": 10}
-    subsets = [
-        f"{name}/{k or 'all'}/{n}"
-        for name in run.datasets
-        for k, n in SUBSETS
-        if (k or 0) <= n_classes.get(name, 4)
-    ]
-    return [*run.datasets, DIGITS, *subsets]
-
-
 def claim(name, gains, noise=None, error=None):
     """A row of the claims: gains in points, and the worst of them; nothing without any."""
     if not len(gains):
@@ -247,8 +229,7 @@ def checks(cells):
         for name in ("mean", "error")
     )
     wide = wide.reindex(columns=list(HEADS))
-    whole = wide.index.get_level_values("dataset").isin(DATASETS)
-    small = wide[whole & wide.index.get_level_values("radius").isin([str(r) for r in SMALL])]
+    small = wide[wide.index.get_level_values("radius").isin([str(r) for r in SMALL])]
     # The discriminant, with noise and without, against private logistic regression.
     both = small.dropna(subset=["logistic", "discriminant"])
     exact = 100 * without.reindex(both.index.get_level_values("dataset")).to_numpy()
@@ -258,8 +239,7 @@ def checks(cells):
         rows += claim(f"{name} over logistic, radius up to 0.1", gains)
     gain = wide["discriminant"] - wide["prototypes"]
     noise = np.hypot(error["discriminant"], error["prototypes"])
-    for where, part in (("seven datasets", whole), ("digits and subsets", ~whole)):
-        rows += claim(f"discriminant over prototypes, {where}", gain[part].dropna(), noise)
+    rows += claim("discriminant over prototypes", gain.dropna(), noise)
     rivals = small[["prototypes", "descent from zero", "minimiser"]].max(axis=1)
     lead = (small["discriminant"] - rivals).dropna()
     # Without noise it is below logistic regression there: the one dataset of many classes.
@@ -359,31 +339,11 @@ def figure_of_gains(found):
 
 def report(out):
     """Tables, pictures, and the claims."""
-    cells, more = CELLS.read(out), MORE.read(out)
-    if cells.empty:
-        raise SystemExit(f"{out} has no cells to set these against: run --only cells.")
+    cells, more = read(out), MORE.read(out)
     table_of_gains = gains(cells)
     if len(table_of_gains):
         table_of_gains.to_csv(out / "radius_gains.csv", index=False)
         draw(figure_of_gains(table_of_gains), out / "radius_gains.png")
     draw(figure(cells), out / "radius_accuracy.png")
-    show(near(more, cells), out, "radius_noiseless")
-    show(checks(cells), out, "radius_checks")
-
-
-def main(argv=None):
-    run = options("radius", __doc__, argv, DATASETS, only=("cells", "confirm", "noiseless"))
-    if "cells" in run.only:
-        cells = [cell for name in names_of(run) for cell in cells_of(name)]
-        if run.quick:
-            cells = [c for c in cells if c[2] in (0.02, 2.0, "any", "none") and c[3] in (0.0, 1.0)]
-        CELLS.fill(cells, run)
-    if "confirm" in run.only and not run.quick:
-        confirm(run)
-    if "noiseless" in run.only:
-        MORE.fill(itertools.product(run.datasets, ["logistic"], ["q50"], NEAR), run)
-    report(run.out)
-
-
-if __name__ == "__main__":
-    main()
+    show(near(more, cells), out, "radius_noiseless", more)
+    show(checks(cells), out, "radius_checks", cells)

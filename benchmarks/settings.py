@@ -1,4 +1,4 @@
-"""``python -m benchmarks.settings --data DIR``: how much the numbers of a descent matter.
+"""How much the numbers of a descent matter.
 
 The numbers of the default settings that matter to softmax are halved and doubled, one at a time.
 Three cells a dataset, three releases a cell, at most 10000 records. The table has the change in
@@ -11,9 +11,16 @@ import pkgutil
 from contextlib import ExitStack, contextmanager
 from unittest.mock import patch
 
-import numpy as np
-
-from benchmarks.study import DATASETS, DIGITS, Study, accuracies, options, rows_of, seeds_of, show
+from benchmarks.study import (
+    DATASETS,
+    DIGITS,
+    Study,
+    accuracies,
+    mean_error,
+    rows_of,
+    seeds_of,
+    show,
+)
 from sklearn_balldp import BallDPLogisticRegression, mechanisms
 from sklearn_balldp.mechanisms import settings
 
@@ -79,10 +86,18 @@ def measure(run, dataset, variant, radius, epsilon):
     )
     head = BallDPLogisticRegression(domain="sphere", mechanism="gradient")
     with changed(variants()[variant]):
-        return {"mean": np.mean(accuracies(head, rows, radius, epsilon, seeds))}
+        return mean_error(accuracies(head, rows, radius, epsilon, seeds))
 
 
-CELLS = Study("settings.csv", ("dataset", "settings", "radius", "epsilon"), measure)
+def cells_of(run):
+    for name, variant, promise in itertools.product(
+        run.have((*DATASETS, DIGITS)), variants(), PROMISES
+    ):
+        yield name, variant, *promise
+
+
+CELLS = Study("settings.csv", ("dataset", "settings", "radius", "epsilon"), measure, cells_of)
+STUDIES = (CELLS,)
 
 
 def table(cells):
@@ -104,14 +119,6 @@ def table(cells):
     return shown.rename(columns=titles).rename_axis("settings").reset_index()
 
 
-def main(argv=None):
-    run = options("settings", __doc__, argv, (*DATASETS, DIGITS))
-    promises = PROMISES[:1] if run.quick else PROMISES
-    cells = itertools.product(run.datasets, variants(), promises)
-    show(
-        table(CELLS.fill([(*cell, *promise) for *cell, promise in cells], run)), run.out, "settings"
-    )
-
-
-if __name__ == "__main__":
-    main()
+def report(out):
+    cells = CELLS.read(out)
+    show(table(cells), out, "settings", cells)

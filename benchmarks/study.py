@@ -1,20 +1,22 @@
 """One way to run a study: cells that are measured once, the file that keeps them, and tables.
 
 A cell is one measurement, named by its key. Its noise depends on the key and the base seed alone,
-so that cells may be measured in any order, in any process, and again after an interruption.
+so that cells may be measured in any order, in any process, and again after an interruption. Beside
+its numbers stand the commit of the code that measured it, and the date.
 """
 
-import argparse
 import contextlib
 import dataclasses
+import datetime
 import functools
 import hashlib
 import math
 import os
+import subprocess
 import sys
 import warnings
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from unittest import mock
 
@@ -23,6 +25,7 @@ import matplotlib
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
+from scipy.stats import t as student
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
@@ -36,7 +39,10 @@ from sklearn_balldp.mechanisms import Minimiser, Sums
 
 matplotlib.use("Agg")
 
-RESULTS = Path(__file__).parent / "results"
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "benchmarks" / "results"
+#: Columns of every file of cells that no table shows.
+ORIGIN = ("seed", "data", "commit", "date")
 #: The seven datasets of the paper, and how tables call them.
 DATASETS = {
     "trec6": "TREC-6",
@@ -60,6 +66,42 @@ ADJACENCY = {
     "added": "DP, add or remove",
 }
 DELTA = 1e-6
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """What every cell is told."""
+
+    out: Path
+    data: Path | None = None
+    seed: int = 0
+    jobs: int = 1
+    #: Releases that a cell averages at most.
+    most: int | None = None
+    #: Python of the environment of other libraries.
+    peers: str | None = None
+    #: Cells of this commit, or of a later one, are not measured again; "" keeps all.
+    since: str = ""
+
+    def have(self, names):
+        """The datasets at hand; others are said."""
+        found = [name for name in names if name == DIGITS or self._file(name).exists()]
+        if lacking := [name for name in names if name not in found]:
+            say(f"left as they are, for --data has no such file: {', '.join(lacking)}")
+        return found
+
+    def _file(self, name):
+        return Path(self.data or os.devnull) / f"{name.split('/')[0]}.npz"
+
+    def checksum(self, name):
+        """Of a dataset's file; empty where a package carries it."""
+        return _checksum(self._file(str(name)))
+
+
+@functools.cache
+def say(text):
+    """Tell on the screen, once."""
+    print(text, file=sys.stderr)
 
 
 # Rows and fits ------------------------------------------------------------------------------------
@@ -91,8 +133,8 @@ def radius_of(folder, name, quantile):
 
 
 def seeds_of(run, n, *names):
-    """Seeds of so many releases of a cell; two if the run is quick."""
-    releases = range(2) if run.quick else n if isinstance(n, range) else range(n)
+    """Seeds of so many releases of a cell."""
+    releases = (n if isinstance(n, range) else range(n))[: run.most]
     return [zlib.crc32(" ".join(map(str, (*names, i))).encode(), run.seed) for i in releases]
 
 
@@ -143,12 +185,61 @@ def mean_error(scores):
     return {"mean": np.mean(scores), "error": error, "releases": len(scores)}
 
 
+def means(found):
+    """The same of several numbers by name: columns ``NAME`` and ``NAME error``."""
+    cell = {}
+    for name, scores in pd.DataFrame(found).items():
+        cell[name], cell[f"{name} error"], cell["releases"] = mean_error(scores).values()
+    return cell
+
+
 # Cells --------------------------------------------------------------------------------------------
 
 
 @functools.cache
 def _checksum(path):
-    return hashlib.sha256(path.read_bytes()).hexdigest()[:12] if path.exists() else ""
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:12] if path.is_file() else ""
+
+
+#: What the numbers depend on.
+CODE = ("sklearn_balldp", "benchmarks/*.py")
+
+
+@functools.cache
+def git(*words):
+    """What Git says, or nothing where there is no repository."""
+    with contextlib.suppress(FileNotFoundError):
+        done = subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True)
+        return done.stdout.strip() if done.returncode == 0 else ""
+    return ""
+
+
+def last_change():
+    """The commit that last changed what the numbers depend on."""
+    return git("log", "-1", "--abbrev=7", "--format=%h", "--", *CODE)
+
+
+def code_now():
+    """The commit whose code runs; with a plus, that code and changes that no commit has."""
+    return git("rev-parse", "--short=7", "HEAD") + "+" * bool(git("status", "--short", *CODE))
+
+
+@functools.cache
+def _is_since(commit, since):
+    """Whether a commit is this one, or a later one."""
+    if not since or commit == code_now():
+        return True
+    shared = git("merge-base", since, commit) if commit and not commit.endswith("+") else ""
+    return bool(shared) and shared == git("rev-parse", since)
+
+
+def made(cells):
+    """What commits measured some cells, in a sentence."""
+    pairs = cells[["date", "commit"]].drop_duplicates().sort_values("date").to_numpy().tolist()
+    if not pairs:
+        return "Not measured."
+    first, last = (f"{date} (commit {commit})" for date, commit in (pairs[0], pairs[-1]))
+    return f"Measured on {first}." if len(pairs) == 1 else f"Measured from {first} to {last}."
 
 
 @contextlib.contextmanager
@@ -174,49 +265,87 @@ class Study:
     file : str
         Name of the file in the folder of results.
     key : tuple of str
-        Columns that name a cell, the dataset first.
+        Columns that name a cell, the dataset first where there is one.
     measure : callable
-        Numbers of a cell by column, given the run's options and the cell's key.
+        Numbers of a cell by column, or a list of several rows, given the run and the cell's key.
+    cells : callable
+        Keys of all cells, given the run.
+    compared : dict or callable
+        What ``--quick`` compares: a column, and that of its standard error (or a function of a
+        row); a number is the largest difference, or from 1 on the largest ratio.
+    alone : bool
+        Whether a cell has the machine to itself, as one that is timed must have.
+    seeds : tuple of int
+        Base seeds of full runs.
     """
 
     file: str
     key: tuple[str, ...]
-    measure: Callable[..., dict]
+    measure: Callable[..., dict | list[dict]]
+    cells: Callable[[Run], Iterable[tuple]]
+    compared: dict | Callable = dataclasses.field(default_factory=lambda: {"mean": "error"})
+    alone: bool = False
+    seeds: tuple[int, ...] = (0,)
 
     def read(self, folder, seed=None):
         """Measured cells, of one base seed or of all."""
-        path, text = folder / self.file, [name for name in self.key if name == "radius"]
+        path, text = folder / self.file, ["data", "commit", "date"]
         table = pd.DataFrame(columns=self.key)
         if path.exists():
-            types = dict.fromkeys([*text, "data"], str)
+            text += [name for name in self.key if name == "radius"]
             # Python's engine reads the very numbers that were written.
-            table = pd.read_csv(path, dtype=types, engine="python")
-        for name, usual in {"seed": 0, "quick": False, "data": ""}.items():
+            table = pd.read_csv(path, dtype=dict.fromkeys(text, str), engine="python")
+        for name, usual in {"seed": 0, "data": "", "commit": "", "date": ""}.items():
             table[name] = usual if name not in table else table[name].fillna(usual)
         return table if seed is None else table[table["seed"] == seed]
 
-    def fill(self, cells, run):
-        """Measure the cells that the file lacks; return those of this seed."""
+    def name_of(self, row):
+        """A cell's key, as text."""
+        return tuple(str(row[name]) for name in self.key)
+
+    def fill(self, run):
+        """Measure the cells that the file lacks, or that older code measured; how many."""
         with _alone(run.out):
-            table = self.read(run.out)
-            self._refuse_others(table, run)
-            mine = table.loc[table["seed"] == run.seed, list(self.key)].astype(str)
-            done = set(mine.itertuples(index=False, name=None))
-            # Each once, though several tables may ask for it.
-            missing = [c for c in dict.fromkeys(cells) if tuple(map(str, c)) not in done]
-            jobs = (joblib.delayed(self._measured)(run, cell) for cell in missing)
-            parallel = joblib.Parallel(n_jobs=run.jobs, return_as="generator")
-            rows = table.to_dict("records")
-            for cell, found in tqdm(parallel(jobs), total=len(missing), unit="cell", disable=None):
-                named = dict(zip(self.key, cell, strict=True))
+            kept = {}
+            for row in self.read(run.out).to_dict("records"):
+                kept.setdefault((row["seed"], self.name_of(row)), []).append(row)
+            missing = [
+                (seed, cell)
+                for seed in self.seeds
+                # Each once, though several tables may ask for it.
+                for cell in dict.fromkeys(self.cells(run))
+                if not self._is_kept(run, cell, kept.get((seed, tuple(map(str, cell)))))
+            ]
+            jobs = (joblib.delayed(self.row)(run, *cell) for cell in missing)
+            parallel = joblib.Parallel(1 if self.alone else run.jobs, return_as="generator")
+            shown = tqdm(parallel(jobs), total=len(missing), unit="cell", disable=None)
+            for (seed, cell), found in zip(missing, shown, strict=True):
                 if isinstance(found, str):
-                    print(f"skipped {named}: {found}", file=sys.stderr)
+                    print(f"skipped {cell}: {found}", file=sys.stderr)
                     continue
-                data = _checksum(run.data / f"{cell[0]}.npz")
-                rows.append({**named, "seed": run.seed, **found, "quick": run.quick, "data": data})
-                self.write(pd.DataFrame(rows), run.out)
-        print(f"{self.file}: {len(rows) - len(table)} cells measured")
-        return self.read(run.out, run.seed)
+                kept[seed, tuple(map(str, cell))] = found
+                self.write(pd.DataFrame([row for rows in kept.values() for row in rows]), run.out)
+        print(f"{self.file}: {len(missing)} cells measured")
+        return len(missing)
+
+    def _is_kept(self, run, cell, rows):
+        """Whether rows are those of this cell, of code that is new enough and of this data."""
+        if not rows or not _is_since(rows[0]["commit"], run.since):
+            return False
+        return rows[0]["data"] in ("", run.checksum(cell[0]))
+
+    def row(self, run, seed, cell):
+        """Rows of a cell as the file has them, or why there are none."""
+        try:
+            found = self.measure(dataclasses.replace(run, seed=seed), *cell)
+        except TooFewCandidates as error:
+            return str(error)
+        named = {**dict(zip(self.key, cell, strict=True)), "seed": seed}
+        origin = {"data": run.checksum(cell[0]), "commit": code_now()}
+        origin["date"] = datetime.date.today().isoformat()
+        return [
+            {**named, **own, **origin} for own in ([found] if isinstance(found, dict) else found)
+        ]
 
     def write(self, table, folder):
         """Replace the file, in one step."""
@@ -224,55 +353,41 @@ class Study:
         table.to_csv(new, index=False)
         os.replace(new, folder / self.file)
 
-    def _measured(self, run, cell):
-        try:
-            return cell, self.measure(run, *cell)
-        except TooFewCandidates as error:
-            return cell, str(error)
-
-    def _refuse_others(self, table, run):
-        """Cells of other data, or of a quick run among full ones, would pass for this run's."""
-        if (table["quick"] != run.quick).any():
-            kinds = ("full", "quick") if run.quick else ("quick", "full")
-            raise SystemExit(
-                f"--out {run.out} holds {kinds[0]} cells and this run is {kinds[1]}; choose "
-                "another folder."
-            )
-        for name, sums in table[table["data"] != ""].groupby(self.key[0])["data"]:
-            if set(sums) != {_checksum(run.data / f"{name}.npz") or sums.iloc[0]}:
-                raise SystemExit(
-                    f"--out {run.out} holds cells of another {name}.npz; choose another folder."
-                )
+    def compare(self, rows, anew):
+        """What the file says and what was measured anew, number by number."""
+        if callable(self.compared):
+            yield from self.compared(rows, anew)
+            return
+        for old, new in zip(rows, anew, strict=False):
+            for column, error in self.compared.items():
+                values = float(old[column]), float(new[column])
+                if np.isfinite(values).all():
+                    allowed = _allowed(error, old, new)
+                    away = abs(values[0] - values[1])
+                    if isinstance(error, float) and error >= 1.0:
+                        away = max(values) / max(min(values), 1e-300)
+                    where = ", ".join(self.name_of(old))
+                    yield {"cell": f"{self.file}: {where}", "number": column, "file": values[0],
+                           "anew": values[1], "away": away, "allowed": allowed}  # fmt: skip
 
 
-def options(name, doc, argv, datasets, *, only=(), more=lambda parser: None, data=True, carried=()):
-    """Options of a study's command; its datasets are ``carried`` by packages, or in its folder."""
-    parser = argparse.ArgumentParser(prog=f"python -m benchmarks.{name}", description=doc)
-    add = parser.add_argument
-    if data:
-        add("--data", type=Path, required=True, help="folder of NAME.npz")
-    add("--datasets", choices=datasets, nargs="+", default=list(datasets))
-    if only:
-        add("--only", choices=only, nargs="+", default=list(only))
-    place = Path(f"{name}-results")
-    add("--out", type=Path, default=place, help="what lies there is not measured again")
-    add("--seed", type=int, default=0, help="base seed of all noise")
-    add("--jobs", type=int, default=2)
-    add("--quick", action="store_true", help="few releases and cells: try the command with it")
-    more(parser)
-    run = parser.parse_args(argv)
-    if not data:
-        run.data = run.out
-        run.out.mkdir(parents=True, exist_ok=True)
-        return run
-    files = {dataset: run.data / f"{dataset.split('/')[0]}.npz" for dataset in run.datasets}
-    kept = {DIGITS, *carried}
-    run.datasets = [name for name, file in files.items() if name in kept or file.exists()]
-    if not run.datasets:
-        names = ", ".join(file.name for file in files.values())
-        raise SystemExit(f"--data {run.data} holds none of {names}.")
-    run.out.mkdir(parents=True, exist_ok=True)
-    return run
+#: Share of sound comparisons that differ by more than is allowed, and what processors, versions of
+#: libraries and few test records change.
+CHANCE, ROUNDING = 0.01, 0.006
+
+
+def _allowed(error, old, new):
+    """Largest difference of two means of releases that chance explains, but for CHANCE."""
+    if isinstance(error, float):
+        return error
+    n, few = (int(row.get("releases", row.get("repeats", 1))) for row in (old, new))
+    for row, size in ((old, n), (new, few)):
+        one = error(row) if callable(error) else row.get(error, np.nan)
+        if np.isfinite(one) and (size > 1 or callable(error)):
+            spread = one * math.sqrt(size) * math.sqrt(1.0 / n + 1.0 / few)
+            # Of one that is known without others, by arithmetic, there is no spread to estimate.
+            return student.ppf(1.0 - CHANCE / 2.0, (size - 1) or math.inf) * spread + ROUNDING
+    return ROUNDING
 
 
 # Tables -------------------------------------------------------------------------------------------
@@ -289,9 +404,9 @@ def markdown(table):
     return text
 
 
-def show(table, folder, name):
-    """Write a table as Markdown, and print it."""
-    (folder / f"{name}.md").write_text(markdown(table) + "\n")
+def show(table, folder, name, cells, more=""):
+    """Write a table as Markdown, below it what measured its cells; and print it."""
+    (folder / f"{name}.md").write_text(f"{markdown(table)}\n\n{more}{made(cells)}\n")
     print(f"\n{name}\n{table.to_string(index=False)}")
 
 

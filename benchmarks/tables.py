@@ -1,13 +1,13 @@
-"""``python -m benchmarks.tables``: tables of columns, beside DP-EBM and diffprivlib.
+"""Tables of columns, beside DP-EBM and diffprivlib.
 
 The tables are those that packages carry: breast cancer (scikit-learn), ACTG175 (lifelines), fair,
 anes96 and randhie (statsmodels; the last two were chosen before any number was seen), and flchain
 (scikit-survival). DP-EBM needs interpret-core, and the other diffprivlib 0.6.6 with scikit-learn
-1.7: what a Python lacks is named, and its cells are left out. Every method has the same bounds,
-from these sources and not from the records: codebooks of the packages (codes, scales, categories);
-ages of adults; trials that are open to counts and weights which a clinic expects; serum free light
-chains and creatinine to about three times the upper end of their reference intervals; and for
-breast cancer radii of cell nuclei from 5 to 30, with perimeter and area of circles of these radii.
+1.7: what a Python lacks is named, and its cells are left as they are. Every method has the same
+bounds, from these sources and not from the records: codebooks of the packages; ages of adults;
+trials that are open to counts and weights which a clinic expects; serum free light chains and
+creatinine to about three times the upper end of their reference intervals; and for breast cancer
+radii of cell nuclei from 5 to 30, with perimeter and area of circles of these radii.
 (Its other bounds are round numbers without a source, set with these public records at hand.)
 The noise of DP-EBM hides a record added or removed, ours one replaced, which is harder.
 """
@@ -15,7 +15,6 @@ The noise of DP-EBM hides a record added or removed, ours one replaced, which is
 import importlib
 import importlib.util
 import itertools
-import sys
 import warnings
 from pathlib import Path
 
@@ -24,7 +23,7 @@ import pandas as pd
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss, roc_auc_score
 
-from benchmarks.study import DELTA, Study, options, seeds_of, show
+from benchmarks.study import DELTA, Study, means, say, seeds_of, show
 from sklearn_balldp import BallDPLogisticRegression
 from sklearn_balldp.encoders import TableEncoder
 
@@ -100,8 +99,9 @@ COLUMNS = {
 }
 PACKAGES = {"cancer": "sklearn", "actg": "lifelines", "flchain": "sksurv"}
 OURS, EBM, IBM, NONE = ("ours, standard DP", "ours, any one cell"), "DP-EBM", "diffprivlib", "none"
-NEEDS = {EBM: "interpret", IBM: "diffprivlib.models"}
+PEERS = {EBM: "interpret", IBM: "diffprivlib.models"}
 EPSILONS, SPLITS = (0.25, 0.5, 1.0, 2.0), 10
+NUMBERS = ("accuracy", "auc", "log loss")
 
 
 def has(package):
@@ -198,30 +198,38 @@ def measure(run, dataset, method, epsilon):
             warnings.simplefilter("ignore")
             p, y = released(dataset, method, epsilon, seed)
         p = np.clip(p, 1e-6, 1.0 - 1e-6)
-        found.append((np.mean((p > 0.5) == y), roc_auc_score(y, p), log_loss(y, p)))
-    means = dict(zip(("accuracy", "auc", "log loss"), np.mean(found, axis=0), strict=True))
-    return means | {"releases": len(found)}
+        found.append([np.mean((p > 0.5) == y), roc_auc_score(y, p), log_loss(y, p)])
+    return means(dict(zip(NUMBERS, zip(*found, strict=True), strict=True)))
 
 
-CELLS = Study("tables.csv", ("dataset", "method", "epsilon"), measure)
+def at_hand():
+    """Tables whose package is there."""
+    return [name for name in COLUMNS if has(PACKAGES.get(name, "statsmodels"))]
 
 
 def cells_of(run):
-    missing = [f"{what} ({needs})" for what, needs in NEEDS.items() if not has(needs)]
-    names = [n for n in run.datasets if has(PACKAGES.get(n, "statsmodels"))]
-    missing += [name for name in run.datasets if name not in names]
-    if missing:
-        print(f"left out, as a package is missing: {', '.join(missing)}", file=sys.stderr)
-    methods = [*OURS, *(what for what, needs in NEEDS.items() if has(needs))]
+    names, methods = at_hand(), [*OURS, *(peer for peer in PEERS if has(PEERS[peer]))]
+    if missing := [name for name in (*COLUMNS, *PEERS) if name not in (*names, *methods)]:
+        say(f"left as they are, for a package is missing: {', '.join(missing)}")
     for name in names:
         yield name, NONE, 0.0
-        yield from itertools.product([name], methods, (2.0,) if run.quick else EPSILONS)
+        yield from itertools.product([name], methods, EPSILONS)
+
+
+CELLS = Study(
+    "tables.csv",
+    ("dataset", "method", "epsilon"),
+    measure,
+    cells_of,
+    {name: f"{name} error" for name in NUMBERS},
+)
+STUDIES = (CELLS,)
 
 
 def table(cells, number="accuracy"):
     """Epsilons in a cell, a column for each table."""
     rows, percent = [], number != "log loss"
-    for method in (m for m in (*OURS, *NEEDS, NONE) if (cells["method"] == m).any()):
+    for method in (m for m in (*OURS, *PEERS, NONE) if (cells["method"] == m).any()):
         row = {number: "without noise" if method == NONE else method}
         for name in COLUMNS:
             own = cells[(cells["dataset"] == name) & (cells["method"] == method)]
@@ -231,12 +239,7 @@ def table(cells, number="accuracy"):
     return pd.DataFrame(rows)
 
 
-def main(argv=None):
-    run = options("tables", __doc__, argv, COLUMNS, data=False)
-    cells = CELLS.fill(cells_of(run), run)
-    for number in ("accuracy", "auc", "log loss"):
-        show(table(cells, number), run.out, f"tables_{number.replace(' ', '_')}")
-
-
-if __name__ == "__main__":
-    main()
+def report(out):
+    cells = CELLS.read(out)
+    for number in NUMBERS:
+        show(table(cells, number), out, f"tables_{number.replace(' ', '_')}", cells)

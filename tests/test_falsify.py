@@ -1,6 +1,7 @@
 """The attacks of ``benchmarks.falsify``: sound code withstands them, and planted faults do not."""
 
 import math
+import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -13,7 +14,7 @@ from benchmarks.falsify.attacks import ATTACKS
 from benchmarks.falsify.planted import FAULTS
 from benchmarks.falsify.replay import Replay, Violation, fit
 from benchmarks.mutants import MUTANTS
-from benchmarks.study import RESULTS
+from benchmarks.study import RESULTS, Run, markdown
 from sklearn_balldp.heads import weighing
 from sklearn_balldp.losses import Softmax
 from sklearn_balldp.mechanisms import DescentBound, PrivacyFilter, Sums, gradients
@@ -185,21 +186,31 @@ def test_a_script_finds_a_pair_again(capsys):
     assert f"ratio={largest('norm of minimisers', 1).ratio!r}" in capsys.readouterr().out
 
 
-def test_table_and_picture(tmp_path):
+def test_table_and_picture(tmp_path, monkeypatch):
     pairs = [gaps.attack_norm(np.random.default_rng(seed), 1) for seed in range(3)]
     # A number below one is not rounded up to it.
     found = {"norm of minimisers": pairs, "none": [], "a name": [search.Found("", 1 - 1e-8, 1, "")]}
-    command.save(found, tmp_path)
-    assert {path.name for path in tmp_path.iterdir()} == {"falsify.md", "falsify.png"}
+    monkeypatch.setattr(command, "run", lambda *_: (found, "", []))
+    command.CELLS.fill(Run(out=tmp_path))
+    shutil.copy(RESULTS / "gaps.csv", tmp_path)
+    assert command.report(tmp_path) == []
+    names = {"falsify.csv", "falsify.md", "falsify.png", "gaps.csv", "gaps.md"}
+    assert {path.name for path in tmp_path.glob("[!.]*")} == names
     lines = (tmp_path / "falsify.md").read_text().splitlines()
-    assert [line.split(" | ")[0] for line in lines[2:]] == ["| norm of minimisers", "| a name"]
+    assert [line.split(" | ")[0] for line in lines[2:4]] == ["| norm of minimisers", "| a name"]
     assert "| 0.999999 |" in lines[3]
+    rows = command.CELLS.read(tmp_path).to_dict("records")
+    sound, refuted = ([{"attacked": "a", command.MOVE: move}] for move in (0.5, 1.1))
+    for anew, holds in ((sound, True), (refuted, False)):
+        (own,) = command.CELLS.compare(rows, anew)
+        assert (own["away"] <= own["allowed"]) == holds
 
 
 def test_the_committed_grid_is_what_its_page_shows():
     cells = pd.read_csv(RESULTS / "gaps.csv")
     rows = [line.replace(" ", "") for line in (RESULTS / "gaps.md").read_text().split("\n")]
-    assert [line.replace(" ", "") for line in grid.summary(cells).split("\n")][2:] == rows[2:]
+    shown = markdown(grid.summary(cells)).replace(" ", "").split("\n")
+    assert shown[2:] == rows[2 : len(shown)]
     assert cells["found over stated"].between(0.0, 1.0).all()
 
 

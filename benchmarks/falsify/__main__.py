@@ -20,7 +20,7 @@ import numpy as np
 import pandas as pd
 from tqdm import tqdm
 
-from ..study import draw, markdown
+from ..study import Study, draw, markdown, show
 from . import grid, planted
 from .attacks import ATTACKS, work
 from .search import ROUNDING, Found
@@ -105,9 +105,9 @@ def table(found):
             worst, ratios = max(pairs, key=lambda own: own.ratio), [own.ratio for own in pairs]
             # Digits that do not round up to one.
             largest = math.floor(worst.ratio * 1e6) / 1e6 if worst.ratio < math.inf else math.inf
-            row = {"attacked": name, "settings": f"{len(pairs):,}"}
-            row |= {"pairs": f"{sum(own.pairs for own in pairs):,}", MOVE: f"{largest:.6f}"}
-            row |= {"median": f"{np.median(ratios):.3f}", "where": worst.where.replace("|", "/")}
+            row = {"attacked": name, "settings": len(pairs)}
+            row |= {"pairs": sum(own.pairs for own in pairs), MOVE: largest}
+            row |= {"median": np.median(ratios), "where": worst.where.replace("|", "/")}
             rows.append(row)
     return pd.DataFrame(rows)
 
@@ -131,11 +131,41 @@ def strips(found):
     return figure
 
 
-def save(found, folder):
-    """The table and the picture."""
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "falsify.md").write_text(markdown(table(found).drop(columns="where")) + "\n")
-    draw(strips(found), folder / "falsify.png", dpi=150)
+#: Minutes of the run whose table is kept.
+MINUTES = 60.0
+
+
+def measure(run_, minutes):
+    """Rows of the table; the picture of all searches is drawn on the way."""
+    minutes = 0.5 if run_.most else minutes
+    processes = os.cpu_count() or 1
+    found, _, failures = run(minutes, run_.seed, processes, list(ATTACKS), 150)
+    if failures:
+        raise RuntimeError("\n".join(failures))
+    if not run_.most:
+        draw(strips(found), run_.out / "falsify.png", dpi=150)
+    return table(found).drop(columns="where").to_dict("records")
+
+
+def of_both(rows, anew):
+    """No search may get further than is stated, whatever a longer one found."""
+    for row in anew:
+        move, named = float(row[MOVE]), {"cell": f"falsify.csv: {row['attacked']}", "number": MOVE}
+        yield {**named, "file": 1.0, "anew": move, "away": move, "allowed": 1.0 + ROUNDING}
+
+
+CELLS = Study("falsify.csv", ("minutes",), measure, lambda run: [(MINUTES,)], of_both, alone=True)
+STUDIES = CELLS, grid.CELLS
+
+
+def report(out):
+    cells, gaps = CELLS.read(out), grid.CELLS.read(out)
+    shown = cells[["attacked", "settings", "pairs", MOVE, "median"]].copy()
+    shown[["settings", "pairs"]] = shown[["settings", "pairs"]].map("{:,}".format)
+    shown[MOVE] = shown[MOVE].map("{:.6f}".format)
+    show(shown.assign(median=shown["median"].map("{:.3f}".format)), out, "falsify", cells)
+    show(grid.summary(gaps), out, "gaps", gaps)
+    return [f"{name} refuted" for name in cells["attacked"][cells[MOVE] > 1.0 + ROUNDING]]
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -147,12 +177,8 @@ def main(argv: list[str] | None = None) -> int:
     add("--processes", type=int, default=os.cpu_count() or 1)
     add("--only", default="", help="attacks whose name holds this text")
     add("--tries", type=int, default=150, help="pairs for each setting")
-    add("--out", type=Path, help="folder for table and picture")
     add("--planted", action="store_true", help="attack faulty copies instead")
-    add("--grid", action="store_true", help="search a fixed grid of gaps instead")
     options = parser.parse_args(argv)
-    if options.grid:
-        return grid.main(options.processes, options.out)
     if options.planted:
         return planted.main(options.minutes, options.processes, options.seed)
     names = [name for name in ATTACKS if options.only in name]
@@ -165,8 +191,6 @@ def main(argv: list[str] | None = None) -> int:
         for own in pairs:
             if own.ratio > 1.0 + ROUNDING:
                 print(f"REFUTED {name}: {own.ratio:.6f} times what is stated; {own.where}")
-    if options.out is not None:
-        save(found, options.out)
     if script:
         path = Path("refuted.py")
         path.write_text(script)

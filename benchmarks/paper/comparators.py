@@ -2,8 +2,8 @@
 
 python -m venv ENV
 ENV/bin/pip install torch==2.13.0 opacus==1.6.0 dp-accounting==0.6.0 diffprivlib==0.6.6 \\
-    scikit-learn==1.5.2 pandas
-python -m benchmarks.paper --data DIR --comparators ENV/bin/python
+    scikit-learn==1.5.2
+python -m benchmarks --data DIR --peers ENV/bin/python
 
 In an environment of its own, since these libraries ask for older packages: it imports nothing of
 this one. Settings are chosen on a fifth of the training rows, held out, at no charge, which
@@ -13,37 +13,38 @@ favours these libraries: every setting once, then the best few on further noise.
 import argparse
 import functools
 import itertools
+import json
 import math
 import subprocess
+import tempfile
 import time
 import warnings
 import zlib
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 from scipy.stats import t as student
 
 DELTA = 1e-6
-KEY = ["dataset", "method", "epsilon", "seed"]
+KEY = ("dataset", "method", "epsilon")
 #: Settings that are tried again, and how often.
 FINALISTS, FINALS = 5, 3
-
-
-def add_option(parser):
-    """The option of a study that asks for this."""
-    parser.add_argument(
-        "--comparators",
-        metavar="PYTHON",
-        help="measure diffprivlib and Opacus too, with the Python of their own environment "
-        "(paper/comparators.py says what it holds)",
-    )
+RELEASES = 5
 
 
 def run_in(python, *options):
     """Run this file in the libraries' environment; what it prints."""
     command = [python, __file__, *map(str, options)]
     return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+
+
+def measured(run, rows, method, epsilon, rare=False):
+    """A cell, measured in the libraries' environment."""
+    with tempfile.TemporaryDirectory() as folder:
+        path, names = Path(folder, "rows.npz"), ("X_train", "y_train", "X_test", "y_test")
+        np.savez(path, **dict(zip(names, rows, strict=True)))
+        options = ("--method", method, "--epsilon", epsilon, "--seed", run.seed)
+        return json.loads(run_in(run.peers, path, *options, *["--rare"] * rare))
 
 
 def load(path):
@@ -185,10 +186,11 @@ def choose(accuracy, settings, epsilon, X, y, seeds):
     return best[int(np.argmax(final))]
 
 
-def measure(key, predict, settings, place, X, y, X_test, y_test, releases):
+def measure(method, epsilon, seed, rare, X, y, X_test, y_test):
     """Scores of the best settings: means over releases, and a 95 % interval of the accuracy."""
-    start, (_, _, epsilon, seed) = time.perf_counter(), key
-    stream = np.random.default_rng([seed, zlib.crc32(repr(key).encode())])
+    predict, settings, place = (RARE if rare else METHODS)[method]
+    start = time.perf_counter()
+    stream = np.random.default_rng([seed, len(y), zlib.crc32(f"{method} {epsilon}".encode())])
     seeds, rarest = iter(lambda: int(stream.integers(2**31)), None), np.argmin(np.bincount(y))
 
     def scored(epsilon, X, y, X_test, y_test, seed, **setting):
@@ -198,17 +200,18 @@ def measure(key, predict, settings, place, X, y, X_test, y_test, releases):
         lambda *cell, **setting: scored(*cell, **setting)[place], settings, epsilon, X, y, seeds
     )
     parts = epsilon, X, y, X_test, y_test
-    found = np.array([scored(*parts, next(seeds), **best) for _ in range(releases)])
+    found = np.array([scored(*parts, next(seeds), **best) for _ in range(RELEASES)])
     accuracy, balanced, rare = found.mean(axis=0)
-    half = student.ppf(0.975, releases - 1) * np.std(found[:, 0], ddof=1) / math.sqrt(releases)
+    error = np.std(found[:, 0], ddof=1) / math.sqrt(RELEASES)
+    half = student.ppf(0.975, RELEASES - 1) * error
     return {
-        **dict(zip(KEY, key, strict=True)),
         "accuracy": accuracy,
         "low": accuracy - half,
         "high": accuracy + half,
         "balanced": balanced,
         "rarest": rare,
-        "releases": releases,
+        "error": error,
+        "releases": RELEASES,
         "settings": str(best),
         "seconds": time.perf_counter() - start,
     }
@@ -216,34 +219,21 @@ def measure(key, predict, settings, place, X, y, X_test, y_test, releases):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", type=Path)
-    parser.add_argument("--out", type=Path, help="CSV file, appended to")
-    parser.add_argument("--datasets", nargs="+", default=[])
-    parser.add_argument("--time", type=Path, help="only time one fit of Opacus on this file")
-    parser.add_argument("--epsilons", type=float, nargs="+", default=[0.5, 2.0])
+    parser.add_argument("data", type=Path, help="file of rows")
+    parser.add_argument("--method", help="left out: time one fit of Opacus")
+    parser.add_argument("--epsilon", type=float, default=2.0)
     parser.add_argument("--rare", action="store_true", help="the methods for rare classes")
-    parser.add_argument("--releases", type=int, default=5)
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
     # Both libraries warn of their own deprecations and of solvers that stop early.
     warnings.simplefilter("ignore")
-    if args.time:
-        X, y, X_test, _ = load(args.time)
-        start = time.perf_counter()
-        REPLACE(2.0, X, y, X_test, args.seed, epochs=10, rate=0.5, n_batches=20, clip=1.0)
-        print(time.perf_counter() - start)
+    rows = load(args.data)
+    if args.method:
+        print(json.dumps(measure(args.method, args.epsilon, args.seed, args.rare, *rows)))
         return
-    table = pd.read_csv(args.out) if args.out.exists() else pd.DataFrame(columns=KEY)
-    done = set(map(tuple, table[KEY].to_numpy(object)))
-    methods = RARE if args.rare else METHODS
-    for name, epsilon, method in itertools.product(args.datasets, args.epsilons, methods):
-        key = (name, method, epsilon, args.seed)
-        if key not in done:
-            rows = load(args.data / f"{name}.npz")
-            row = measure(key, *methods[method], *rows, args.releases)
-            table = pd.concat([table, pd.DataFrame([row])], ignore_index=True)
-            table.to_csv(args.out, index=False)
-            print(row, flush=True)
+    start = time.perf_counter()
+    REPLACE(args.epsilon, *rows[:3], args.seed, epochs=10, rate=0.5, n_batches=20, clip=1.0)
+    print(time.perf_counter() - start)
 
 
 if __name__ == "__main__":

@@ -4,11 +4,11 @@ import math
 
 import pandas as pd
 
-from benchmarks.study import DATASETS, DELTA, RESULTS, markdown
+from benchmarks.study import DATASETS, DELTA, markdown
 from sklearn_balldp.privacy.gaps import gradient_gap
 from sklearn_balldp.privacy.gaussian import delta_from_mu, epsilon_from_mu, mu_from_budget
 
-from . import published
+from . import later, published
 from .tables import certificate, classic_mu, interval, prototype_sensitivity
 
 
@@ -132,9 +132,9 @@ def public_labels():
     )
 
 
-def later_table():
+def later_table(results):
     """A table that the authors printed later."""
-    rows = (RESULTS / "later.md").read_text().strip()
+    rows = markdown(later.table(results.later))
     return (
         "Later work of the authors prints the certificate at any distance with the noise of a ball "
         "(q80, ε = 8, ten candidates). It may be smaller: no row of the ball is further than B "
@@ -154,7 +154,7 @@ def errata(results):
         "A certificate in the last digit": last_digit(),
         "Class counts, used in one table and not in the other": unused_counts(results),
         "Standard DP with public labels": public_labels(),
-        "A later table": later_table(),
+        "A later table": later_table(results),
     }
     return "\n\n".join(
         f"## {place}. {title}\n\n{text}" for place, (title, text) in enumerate(found.items(), 1)

@@ -9,11 +9,11 @@ import numpy as np
 import pandas as pd
 from scipy.interpolate import PchipInterpolator
 
-from benchmarks.study import ADJACENCY, DATASETS, DELTA, number
+from benchmarks.study import ADJACENCY, DATASETS, DELTA, ORIGIN, number
 from sklearn_balldp.audit.certificates import rero_bound, rero_bound_dp
 from sklearn_balldp.privacy.gaussian import delta_from_mu, mu_from_budget
 
-from . import published
+from . import later, published
 from .cells import (
     AUDITED,
     EPSILONS,
@@ -40,17 +40,21 @@ class Results:
     identification: pd.DataFrame
     radius: pd.DataFrame
     comparators: pd.DataFrame
+    later: pd.DataFrame
     seed: int
 
     @classmethod
     def read(cls, folder, seed):
-        """Cells in ``folder``; comparators of this seed."""
+        """Cells in ``folder`` of this seed."""
         tables = {name: study.read(folder, seed) for name, study in STUDIES.items()}
-        path = folder / "comparators.csv"
-        others = pd.DataFrame(columns=["dataset", "method", "epsilon", "seed"])
-        if path.exists():
-            others = pd.read_csv(path).rename(columns={"accuracy": "mean"})
-        return cls(**tables, comparators=others[others["seed"] == seed], seed=seed)
+        tables["comparators"] = tables["comparators"].rename(columns={"accuracy": "mean"})
+        return cls(**tables, later=later.CELLS.read(folder), seed=seed)
+
+    @property
+    def cells(self):
+        """Origin of every cell of the tables."""
+        every = self.accuracy, self.identification, self.radius, self.comparators
+        return pd.concat([table[list(ORIGIN)] for table in every if len(table)])
 
     @property
     def datasets(self):
@@ -156,10 +160,9 @@ def worth(seeds):
 
     Means over base seeds; a gain has half of its 95% interval, from those of its cells.
     """
-    names = [name for name, (method, _) in LINES.items() if method == "logistic"]
-    rows = []
+    names, rows = list(LINES), []
     for dataset in seeds[0].datasets:
-        lines = [_at_certificates(seeds, dataset, *LINES[name]) for name in names]
+        lines = [_at_certificates(seeds, dataset, *line) for line in LINES.values()]
         if any(line is None for line in lines):
             continue
         for place, at in enumerate(COMPARED_AT):

@@ -1,4 +1,4 @@
-"""``python -m benchmarks.speed.cluster``: Dask workers on this machine against this process.
+"""Dask workers on this machine against this process.
 
 The same fits of the same float64 rows, so that the arithmetic is the same: on one thread of this
 process, on two, and on two workers of one thread each, which read a NumPy file or Zarr. Seconds are
@@ -8,10 +8,8 @@ Dask has its workers give memory back to the system at once, which costs passes 
 time: here they keep it, as docs/cluster.md advises.
 """
 
-import argparse
 import tempfile
 import time
-from pathlib import Path
 from unittest import mock
 
 import dask
@@ -23,11 +21,12 @@ from distributed import Client, LocalCluster
 
 from sklearn_balldp.rows import from_npy, from_zarr, on_cluster
 
-from ..study import show
+from ..study import Study, show
 from .jobs import heads
 from .timing import embeddings
 
 WORKERS, CLASSES = 2, 10
+ROWS, REPEATS = (200_000, 128), 3
 MANY, THREADS = 10**9, (100, 400)
 WORK = "workers, NumPy file"
 
@@ -45,8 +44,12 @@ def in_process(fit, threads):
         return timed(fit, time.process_time)
 
 
-def measure(n, d, repeats):
-    """Rows of the table."""
+def measure(run, n, d):
+    """A row for each head and way."""
+    return list(_measured(n, d))
+
+
+def _measured(n, d):
     X, y = embeddings(n, d, CLASSES)
     X = X.astype(np.float64)
     keeps = {"MALLOC_TRIM_THRESHOLD_": 2**28, "MALLOC_MMAP_THRESHOLD_": 2**28}
@@ -74,43 +77,43 @@ def measure(n, d, repeats):
             }
             for job, source in sources.items():
                 jobs[job] = lambda h=head, rows=source: timed(lambda: h.fit(rows, y), used)
-            rounds = [{job: run() for job, run in jobs.items()} for _ in range(repeats)]
+            rounds = [{job: run() for job, run in jobs.items()} for _ in range(REPEATS)]
             best = pd.DataFrame(rounds).map(np.array).apply(lambda own: np.min([*own], axis=0))
             one, title = best["one thread"], name.replace("noisy", "20 noisy")
             for job in list(jobs)[1:]:
                 yield {
                     "fit": f"{title}, {n} x {d} float64, {CLASSES} classes",
                     "on": job,
-                    "seconds": f"{best[job][0]:.2f}",
-                    "one thread / this": f"{one[0] / best[job][0]:.2f}",
-                    "processor time / one thread's": f"{best[job][1] / one[1]:.2f}",
+                    "seconds": best[job][0],
+                    "one thread / this": one[0] / best[job][0],
+                    "processor time / one thread's": best[job][1] / one[1],
                     "processor": best[job][1],
                 }
 
 
-def of_many(cells, n, d):
+def of_many(cells):
     """What a billion rows cost by arithmetic: the processor's time grows with the rows."""
     for _, item in cells[cells["on"] == WORK].iterrows():
-        hours = item["processor"] * MANY / n / 3600.0
+        hours = item["processor"] * MANY / item["records"] / 3600.0
         minutes = {f"minutes on {k} threads": f"{60.0 * hours / k:.2g}" for k in THREADS}
-        fit = f"{item['fit'].split(',')[0]}, {MANY:.0e} x {d}".replace("e+0", "e")
+        fit = f"{item['fit'].split(',')[0]}, {MANY:.0e} x {item['features']}".replace("e+0", "e")
         yield {"fit": fit, "hours of one core": f"{hours:.2g}", **minutes}
 
 
-def main(argv=None):
-    """Measure, print and write the table."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.speed.cluster", description=__doc__)
-    parser.add_argument("--rows", type=int, default=800_000)
-    parser.add_argument("--features", type=int, default=384)
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--out", type=Path, default=Path("speed-results"))
-    options = parser.parse_args(argv)
-    options.out.mkdir(parents=True, exist_ok=True)
-    size = options.rows, options.features
-    cells = pd.DataFrame(measure(*size, options.repeats))
-    show(cells.drop(columns="processor"), options.out, "cluster")
-    show(pd.DataFrame(of_many(cells, *size)), options.out, "cluster_many")
+CELLS = Study(
+    "cluster.csv",
+    ("records", "features"),
+    measure,
+    lambda run: [ROWS],
+    {},  # too long for a sample
+    alone=True,
+)
+STUDIES = (CELLS,)
 
 
-if __name__ == "__main__":
-    main()
+def report(out):
+    cells = CELLS.read(out)
+    shown = ["seconds", "one thread / this", "processor time / one thread's"]
+    table = cells[["fit", "on"]].join(cells[shown].map("{:.2f}".format))
+    show(table, out, "cluster", cells)
+    show(pd.DataFrame(of_many(cells)), out, "cluster_many", cells)

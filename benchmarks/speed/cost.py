@@ -1,18 +1,14 @@
-"""``python -m benchmarks.speed.cost``: what a fit costs by records, features, classes and steps.
+"""What a fit costs by records, features, classes and steps.
 
 One number changes at a time, from 200,000 records of 384 float32 features, 10 classes and 20 steps.
 Seconds are those of one core.
 """
 
-import argparse
 import time
-from pathlib import Path
 
 import matplotlib.pyplot as plt
-import pandas as pd
-from tqdm import tqdm
 
-from ..study import draw
+from ..study import Study, draw
 from .jobs import heads
 from .timing import embeddings, interleaved
 
@@ -25,19 +21,17 @@ VALUES = {
 }
 
 
-def measure():
-    """Rows of the table: least seconds of two fits."""
-    for name, values in tqdm(VALUES.items(), unit="number"):
-        for value in values:
-            job = {**BASE, name: value}
-            X, y = embeddings(job["records"], job["features"], job["classes"])
-            fits = {
-                line: lambda head=head: head.fit(X, y)  # noqa: B023
-                for line, head in heads(job["steps"], delta=1e-7).items()
-                if name != "steps" or line == "noisy steps"
-            }
-            for line, seconds in interleaved(fits, 2, time.process_time).items():
-                yield {"number": name, "value": value, "head": line, "seconds": seconds.min()}
+def measure(run, number, value):
+    """Least seconds of two fits of every head."""
+    job = {**BASE, number: value}
+    X, y = embeddings(job["records"], job["features"], job["classes"])
+    fits = {
+        line: lambda head=head: head.fit(X, y)
+        for line, head in heads(job["steps"], delta=1e-7).items()
+        if number != "steps" or line == "noisy steps"
+    }
+    times = interleaved(fits, 2, time.process_time)
+    return [{"head": line, "seconds": seconds.min()} for line, seconds in times.items()]
 
 
 def figure(cells):
@@ -56,16 +50,17 @@ def figure(cells):
     return figure
 
 
-def main(argv=None):
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.speed.cost", description=__doc__)
-    parser.add_argument("--out", type=Path, default=Path("speed-results"))
-    out = parser.parse_args(argv).out
-    out.mkdir(parents=True, exist_ok=True)
-    cells = pd.DataFrame(measure())
-    cells.to_csv(out / "cost.csv", index=False)
-    draw(figure(cells), out / "cost.png", dpi=120)
-    print(cells.to_string())
+CELLS = Study(
+    "cost.csv",
+    ("number", "value"),
+    measure,
+    lambda run: [(number, value) for number, values in VALUES.items() for value in values],
+    # Other machines are slower: only ratios are compared between them.
+    {},
+    alone=True,
+)
+STUDIES = (CELLS,)
 
 
-if __name__ == "__main__":
-    main()
+def report(out):
+    draw(figure(CELLS.read(out)), out / "cost.png", dpi=120)

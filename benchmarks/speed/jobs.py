@@ -7,7 +7,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import warnings
 from pathlib import Path
 from unittest import mock
 
@@ -17,27 +16,23 @@ import pyarrow as pa
 import zarr
 from pyarrow import parquet
 from sklearn.base import clone
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import NearestCentroid
-from sklearn.svm import LinearSVC
 
 from sklearn_balldp import (
     BallDPLinearDiscriminant,
     BallDPLogisticRegression,
     BallDPRidgePrototype,
-    BallDPSquaredHingeSVC,
     GradientPerturbation,
     publish,
 )
 from sklearn_balldp.mechanisms import MeanGradient, Records, gradients
-from sklearn_balldp.mechanisms.objective import LinearObjective
 from sklearn_balldp.privacy.exact_normal import GRID_EXPONENT, rounded_normal
 from sklearn_balldp.privacy.problem import Problem
 from sklearn_balldp.rows import SINGLE_BLAS_THREAD, from_parquet, from_zarr
 
 from ..paper import comparators as other_libraries
-from .timing import against, bare, embeddings, interleaved, memory, row, unit_rows, without_noise
+from .timing import against, bare, embeddings, interleaved, memory, row, unit_rows
 
 
 def descent(n_steps, **options):
@@ -73,63 +68,19 @@ def ridge(comparators):
         yield from against(job, lambda X=X, y=y: head.fit(X, y), others, repeats)
 
 
-#: Loss, records, features and classes.
-SHAPES = (
-    ("logistic", 25_000, 384, 2),
-    ("softmax", 50_000, 512, 10),
-    ("squared_hinge", 25_000, 384, 2),
-)
-LONGEST = 60.0
+#: Records, features and classes of default fits.
+SIZES = ((50_000, 384, 10), (10_000, 384, 77), (20_000, 768, 4), (2_000, 32, 2))
 
 
-def peers(loss, X, y, n_classes, alpha, norm_at, target):
-    """Fits of scikit-learn by name, at the loosest tolerance whose gradient norm is the target's.
-
-    Each solver has float32 and float64 rows with the constant column already appended.
-    """
-    n, d = X.shape
-    solvers = ("liblinear",)
-    if loss != "squared_hinge":
-        solvers = "lbfgs", "newton-cg", "newton-cholesky", "liblinear"
-    for solver, dtype in itertools.product(solvers, (np.float32, np.float64)):
-        if solver == "liblinear" and (n_classes > 2 or dtype == np.float32):
-            continue  # binary only, and it copies rows to float64
-        if solver == "newton-cholesky" and n_classes > 2 and d * n_classes > 4000:
-            continue  # a dense Hessian of all classes at once
-        rows = np.hstack([X, np.ones((n, 1))]).astype(dtype)
-        options = {"C": 1 / (alpha * n), "fit_intercept": False, "max_iter": 100_000}
-        model = LinearSVC(dual=False, **options)
-        if loss != "squared_hinge":
-            model = LogisticRegression(solver=solver, **options)
-        for exponent in range(4, 13):
-            start = time.perf_counter()
-            coef = model.set_params(tol=10.0**-exponent).fit(rows, y).coef_
-            seconds = time.perf_counter() - start
-            if norm_at(np.asarray(coef, float)) <= target:
-                fit = lambda model=model, rows=rows: model.fit(rows, y)  # noqa: E731
-                yield f"scikit-learn's {solver}, {np.dtype(dtype).name}", (fit, 1)
-            if norm_at(np.asarray(coef, float)) <= target or seconds > LONGEST:
-                break
-
-
-def convex(comparators):
-    """Minimisers against scikit-learn's solvers, to the same gradient norm, apart from noise."""
-    for (loss, n, d, n_classes), alpha in itertools.product(SHAPES, (1e-2, 1e-4)):
-        X, y = embeddings(n, d, n_classes)
-        Head = BallDPSquaredHingeSVC if loss == "squared_hinge" else BallDPLogisticRegression
-        head = Head(alpha=alpha, radius=0.5, mechanism="output").fit(X, y)
-        options = {"alpha": alpha, "norm_bound": 1.0, "fit_intercept": True}
-        objective = LinearObjective(loss, X, y, n_classes, **options)
-        norm_at = lambda coef, o=objective: np.linalg.norm(o.value_and_gradient(coef)[1])  # noqa: E731
-        job = f"{loss.replace('_', ' ')}, {n} x {d}, {n_classes} classes, alpha {alpha:g}"
-        with without_noise(), warnings.catch_warnings():
-            # Solvers that stop early say so; what counts is the gradient they reach.
-            warnings.simplefilter("ignore", ConvergenceWarning)
-            others = dict(peers(loss, X, y, n_classes, alpha, norm_at, 0.9 * head.release_.tol))
-            rows = against(job, lambda h=head, X=X, y=y: h.fit(X, y), others, repeats=3)
-            # The fastest.
-            yield max(rows, key=lambda own: own["ratio"])
-        yield memory(job, lambda h=head, X=X, y=y: h.fit(X, y), X, 0.25)
+def defaults(comparators):
+    """Default fits against scikit-learn's of the same float32 rows, by either clock."""
+    for (n, d, k), name in itertools.product(SIZES, ("perf_counter", "process_time")):
+        X, y = embeddings(n, d, k)
+        head, theirs = BallDPLogisticRegression(2.0, radius=0.5), LogisticRegression(max_iter=1000)
+        others = {"scikit-learn's LogisticRegression": (lambda m=theirs, X=X, y=y: m.fit(X, y), 1)}
+        job = f"default fit ({name}), {n} x {d} float32, {k} classes"
+        ours = lambda h=head, X=X, y=y: h.fit(X, y)  # noqa: E731
+        yield from against(job, ours, others, 9, getattr(time, name))
 
 
 def gradient(comparators):
@@ -221,7 +172,7 @@ def _against_opacus(python, X, y):
         ours, theirs = [], []
         for _ in range(3):
             ours += interleaved({"ours": lambda: head.fit(X, y)}, repeats=1)["ours"].tolist()
-            theirs.append(float(other_libraries.run_in(python, "--time", path).split()[-1]))
+            theirs.append(float(other_libraries.run_in(python, path).split()[-1]))
     job = "label-protecting fit, 25000 x 384, 6 classes"
     return row(job, np.array(ours), "Opacus DP-SGD, ten epochs", np.array(theirs))
 
@@ -288,4 +239,4 @@ def start(comparators):
             yield row(f"{name} (processor time)", times[name], other, times[other], asked)
 
 
-TOPICS = {topic.__name__: topic for topic in (ridge, convex, gradient, rows, start)}
+TOPICS = {topic.__name__: topic for topic in (ridge, defaults, gradient, rows, start)}

@@ -1,25 +1,28 @@
-"""``python -m benchmarks.speed.large --folder DIR``: rows that do not fit into memory.
+"""Rows that do not fit into memory.
 
-Makes a file of seeded float16 rows once (10 million of 384 features are 7.7 GB), caps the memory
-that this process may allocate at 2 GB, and fits heads on the mapped file. Seconds are set against
-those of one bare pass over the file, of a sum of its rows.
+Makes a file of seeded float16 rows, caps the memory that a process may allocate below its size, and
+fits heads on the mapped file. Seconds are set against those of one bare pass over the file, of a
+sum of its rows.
 """
 
-import argparse
 import resource
+import tempfile
 import time
-from pathlib import Path
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 
 import numpy as np
 import pandas as pd
 
 from sklearn_balldp import BallDPLogisticRegression, GradientPerturbation
 
-from ..study import markdown
+from ..study import Study, show
 from .jobs import heads
 
 CLASSES, DELTA = 10, 1e-8
 STEPS = 30
+#: Rows, features, and the gibibytes that may be allocated.
+SIZE = (2_000_000, 384, 0.9)
 
 
 def make(path, n, d):
@@ -51,22 +54,21 @@ def seconds_of(function):
     return time.perf_counter() - start
 
 
-def main(argv=None):
-    """Make the file, cap the memory, and measure."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.speed.large", description=__doc__)
-    parser.add_argument("--folder", type=Path, required=True)
-    parser.add_argument("--rows", type=int, default=10_000_000)
-    parser.add_argument("--features", type=int, default=384)
-    parser.add_argument("--memory", type=float, default=2.0, help="gibibytes to allocate")
-    parser.add_argument("--out", type=Path, default=Path("speed-results"))
-    options = parser.parse_args(argv)
-    path = options.folder / f"rows_{options.rows}_{options.features}.npy"
-    if not path.exists():
-        make(path, options.rows, options.features)
-    cap = int(options.memory * 2**30)
+def measure(run, records, features, gibibytes):
+    """A row for each head."""
+    spawned = ProcessPoolExecutor(1, mp_context=get_context("spawn"))
+    with tempfile.TemporaryDirectory() as folder, spawned as pool:
+        path = f"{folder}/rows.npy"
+        make(path, records, features)
+        return pool.submit(fitted, path, int(gibibytes * 2**30)).result()
+
+
+def fitted(path, cap):
+    """Fits of a process whose memory is capped."""
     resource.setrlimit(resource.RLIMIT_DATA, (cap, cap))
-    X, y = np.load(path, mmap_mode="r"), labels(options.rows)
-    jobs, found, alone = heads(STEPS, delta=DELTA), [], seconds_of(lambda: bare(X))
+    X = np.load(path, mmap_mode="r")
+    y, found, alone = labels(len(X)), [], seconds_of(lambda: bare(X))
+    jobs = heads(STEPS, delta=DELTA)
     mechanism = GradientPerturbation(n_steps=STEPS)
     jobs[f"logistic regression, {STEPS} steps from sums"] = BallDPLogisticRegression(
         delta=DELTA, radius=0.5, mechanism=mechanism
@@ -74,24 +76,34 @@ def main(argv=None):
     del jobs["noisy steps"]
     for name, head in jobs.items():
         seconds = seconds_of(lambda head=head: head.fit(X, y))
-        found.append(
-            {
-                "job": f"{name}, {options.rows} x {options.features} float16",
-                "seconds": f"{seconds:.0f}",
-                "one bare pass": f"{alone:.0f}",
-                "ratio": f"{seconds / alone:.1f}",
-                "accuracy": f"{head.score(X[-100_000:], y[-100_000:]):.3f}",
-            }
-        )
-        print(found[-1], flush=True)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    rows = f"rows: {X.nbytes / 2**30:.1f} GiB"
-    text = markdown(pd.DataFrame(found))
-    text += f"\n\nMemory that could be allocated: {options.memory:g} GiB; {rows}"
-    print(text, f"(resident with mapped pages: {peak:.1f} GiB)")
-    options.out.mkdir(parents=True, exist_ok=True)
-    (options.out / "large.md").write_text(text + ".\n")
+        score = head.score(X[-100_000:], y[-100_000:])
+        found.append({"job": name, "seconds": seconds, "pass": alone, "accuracy": score})
+    return found
 
 
-if __name__ == "__main__":
-    main()
+CELLS = Study(
+    "large.csv",
+    ("records", "features", "gibibytes"),
+    measure,
+    lambda run: [SIZE],
+    {},  # too long for a sample
+    alone=True,
+)
+STUDIES = (CELLS,)
+
+
+def report(out):
+    cells = CELLS.read(out)
+    size = cells["records"].astype(str) + " x " + cells["features"].astype(str)
+    table = pd.DataFrame(
+        {
+            "job": cells["job"] + ", " + size + " float16",
+            "seconds": cells["seconds"].map("{:.0f}".format),
+            "one bare pass": cells["pass"].map("{:.0f}".format),
+            "ratio": (cells["seconds"] / cells["pass"]).map("{:.1f}".format),
+            "accuracy": cells["accuracy"].map("{:.3f}".format),
+        }
+    )
+    n, d, memory = SIZE
+    more = f"Memory that could be allocated: {memory:g} GiB; rows: {2 * n * d / 2**30:.1f} GiB. "
+    show(table, out, "large", cells, more)

@@ -1,10 +1,9 @@
-"""``python -m benchmarks.speed.texts``: ``balldp train`` on texts, from start to end.
+"""``balldp train`` on texts, from start to end.
 
 Against a script that embeds the same texts by ``SentenceTransformer.encode`` and fits the logistic
 regression of scikit-learn. Each runs as a process of its own, in turn, on the threads allowed.
 """
 
-import argparse
 import os
 import subprocess
 import sys
@@ -18,8 +17,9 @@ import pandas as pd
 from sklearn_balldp.datasets import load_messages
 from sklearn_balldp.encoders.weights import DEFAULT, located
 
-from ..study import markdown
+from ..study import Study, show
 
+TEXTS, ROUNDS = 10_000, 3
 OURS, THEIRS = "`balldp train`", "`encode` and `LogisticRegression`"
 _PLAIN = """
 import sys
@@ -46,7 +46,7 @@ def write(path, n):
     pd.DataFrame(texts).to_csv(path, index=False)
 
 
-def measure(command):
+def timed(command):
     """Seconds, processor seconds and peak gigabytes of a process."""
     start = time.perf_counter()
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -58,33 +58,13 @@ def measure(command):
     return seconds, used.ru_utime + used.ru_stime, used.ru_maxrss * scale / 1e9
 
 
-def table(runs, n):
-    """Medians over the rounds, and how they compare."""
-    ours, theirs = (np.median(runs[name], axis=0) for name in (OURS, THEIRS))
-    names = ("seconds", "processor seconds", "peak memory, GB")
-    rows = [
-        {
-            "10,000 texts" if n == 10_000 else f"{n:,} texts": name,
-            OURS: f"{a:.3g}",
-            THEIRS: f"{b:.3g}",
-            "ratio": f"{a / b:.2f}",
-        }
-        for name, a, b in zip(names, ours, theirs, strict=True)
-    ]
-    return markdown(pd.DataFrame(rows))
-
-
-def main(argv=None):
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.speed.texts", description=__doc__)
-    parser.add_argument("--texts", type=int, default=10_000)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--out", type=Path, default=Path("speed-results"))
-    run = parser.parse_args(argv)
+def measure(run, n):
+    """Medians over the rounds of both."""
     runs = {OURS: [], THEIRS: []}
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "texts.csv")
-        write(path, run.texts)
-        for i in range(run.rounds):
+        write(path, n)
+        for i in range(ROUNDS):
             fit = ("--text", "text", "--label", "topic", "--radius", "0.6", "--epsilon", "4")
             fit += ("--delta", "1e-6", "--out", f"{folder}/model{i}")
             commands = {
@@ -92,12 +72,21 @@ def main(argv=None):
                 THEIRS: [sys.executable, "-c", _PLAIN, path, located(DEFAULT)],
             }
             for name, command in commands.items():
-                runs[name].append(measure([*map(str, command)]))
-                print(name, *(f"{value:.3g}" for value in runs[name][-1]), flush=True)
-    run.out.mkdir(parents=True, exist_ok=True)
-    (run.out / "texts.md").write_text(table(runs, run.texts) + "\n")
-    print(table(runs, run.texts))
+                runs[name].append(timed([*map(str, command)]))
+    ours, theirs = (np.median(runs[name], axis=0) for name in (OURS, THEIRS))
+    names = ("seconds", "processor seconds", "peak memory, GB")
+    return [
+        {"measured": name, OURS: a, THEIRS: b, "ratio": a / b}
+        for name, a, b in zip(names, ours, theirs, strict=True)
+    ]
 
 
-if __name__ == "__main__":
-    main()
+CELLS = Study("texts.csv", ("texts",), measure, lambda run: [(TEXTS,)], {}, alone=True)
+STUDIES = (CELLS,)
+
+
+def report(out):
+    cells = CELLS.read(out)
+    table = cells[["measured", OURS, THEIRS]].rename(columns={"measured": f"{TEXTS:,} texts"})
+    table[[OURS, THEIRS]] = table[[OURS, THEIRS]].map("{:.3g}".format)
+    show(table.assign(ratio=cells["ratio"].map("{:.2f}".format)), out, "texts", cells)

@@ -1,11 +1,8 @@
-"""``python -m benchmarks.verify``: power and false alarms of the noise tests, forgeries.
+"""Power and false alarms of the noise tests, and forgeries, on scikit-learn's bundled digits."""
 
-Writes ``power``, ``false_alarms``, ``forgeries`` and ``trials`` on scikit-learn's bundled digits.
-"""
-
-import argparse
 import contextlib
 import copy
+import itertools
 import json
 import tempfile
 import warnings
@@ -14,14 +11,13 @@ from pathlib import Path
 from unittest import mock
 
 import numpy as np
-import pandas as pd
 from scipy.integrate import quad
 from scipy.stats import binom, norm
 from sklearn.datasets import load_digits
 from sklearn.frozen import FrozenEstimator
 from sklearn.preprocessing import normalize
 
-from benchmarks.study import show
+from benchmarks.study import ORIGIN, Study, show
 from sklearn_balldp import (
     BallDPLogisticRegression,
     BallDPRidgePrototype,
@@ -42,7 +38,10 @@ from sklearn_balldp.verdicts import FALSE_ALARM
 
 X, Y = load_digits(return_X_y=True)
 X = normalize(X)
-FACTORS = {"none": 0.0, "x 0.5": 0.5, "x 0.8": 0.8, "x 0.9": 0.9, "x 1.1": 1.1, "x 2": 2.0}
+FACTORS = {"none": 0.0, "x 0.5": 0.5, "x 0.8": 0.8, "x 0.9": 0.9}
+FACTORS |= {"honest": 1.0, "x 1.1": 1.1, "x 2": 2.0}
+#: Releases for each share of the power, and honest ones for false alarms.
+RELEASES, HONEST = 1000, 100_000
 KEPT = GradientPerturbation(n_steps=20, keep_transcript=True)
 HEADS = {
     "prototypes": BallDPRidgePrototype(4.0, radius=0.5),
@@ -83,81 +82,61 @@ def failed(checks):
     return [check.name for check in checks if check.verdict == "FAIL"]
 
 
-def measure_power(n_releases):
+def measure_power(run, name, noise):
     """Share of releases that are convicted, each by itself."""
-    rows, labels = [], {**FACTORS, "honest": 1.0}
-    for name, head in HEADS.items():
-        data = rows_of(name)
-        model = fitted(head, data)
-        n_values = deviates_of(model.released_, records_of(model, *data)).size
-        shares = {
-            label: np.mean([convicted(head, data, factor) for _ in range(n_releases)])
-            for label, factor in sorted(labels.items(), key=lambda own: own[1])
-        }
-        rows.append({"head": name, "values": n_values, "releases each": n_releases, **shares})
-        print(rows[-1], flush=True)
-    return pd.DataFrame(rows)
+    head, data, n = HEADS[name], rows_of(name), min(RELEASES, run.most or RELEASES)
+    convicted = 0
+    for _ in range(n):
+        model = fitted(head, data, FACTORS[noise])
+        records = records_of(model, *data)
+        convicted += bool(failed(weight_checks(model.released_, records)))
+    n_values = deviates_of(model.released_, records).size
+    return {"values": n_values, "releases": n, "convicted": convicted / n}
 
 
-def convicted(head, data, factor):
-    model = fitted(head, data, factor)
-    return bool(failed(weight_checks(model.released_, records_of(model, *data))))
-
-
-def measure_false_alarms(n_releases):
+def measure_false_alarms(run, name):
     """Honest noise by the heads' own sampler: alarms, and how small the smallest p-values are."""
-    rows = []
-    real = noise_tests._verdict
-    for name in ("prototypes", "logistic, binary"):
-        head = fitted(HEADS[name], rows_of(name))
-        problem, query = head.released_.problem, head.released_.bound
-        values = query.values(problem, records_of(head, *rows_of(name)))
-        scale = np.broadcast_to(query.scales(problem), values.shape)
-        blocks = values.reshape(-1, X.shape[1]) if values.ndim == 1 else values
-        exact = (blocks / scale.reshape(blocks.shape)).copy()
-        noise, alarms, small = Noise(), 0, []
-        noise_tests._verdict = lambda p, level, keep=small: keep.append(p) or real(p, level)
-        for _ in range(n_releases):
+    n = 100 if run.most else HONEST
+    head = fitted(HEADS[name], rows_of(name))
+    problem, query = head.released_.problem, head.released_.bound
+    values = query.values(problem, records_of(head, *rows_of(name)))
+    scale = np.broadcast_to(query.scales(problem), values.shape)
+    blocks = values.reshape(-1, X.shape[1]) if values.ndim == 1 else values
+    exact = (blocks / scale.reshape(blocks.shape)).copy()
+    noise, alarms, small, real = Noise(), 0, [], noise_tests._verdict
+
+    def kept(p, level):
+        small.append(p)
+        return real(p, level)
+
+    with mock.patch.object(noise_tests, "_verdict", kept):
+        for _ in range(n):
             z = ((noise(values, scale) - values) / scale).reshape(blocks.shape)
             alarms += bool(failed(noise_checks(Deviates([z], {"the noiseless values": [exact]}))))
-        noise_tests._verdict = real
-        ps = np.array(small).reshape(n_releases, -1).min(axis=1)
-        row = {"head": name, "releases": n_releases, "alarms": alarms}
-        for level in (1e-2, 1e-3, 1e-4):
-            row[f"any p below {level:g}"] = np.mean(ps < level)
-        rows.append({**row, "smallest p": ps.min()})
-        print(rows[-1], flush=True)
-    return pd.DataFrame(rows)
+    ps = np.array(small).reshape(n, -1).min(axis=1)
+    shares = {f"any p below {level:g}": np.mean(ps < level) for level in (1e-2, 1e-3, 1e-4)}
+    return {"releases": n, "alarms": alarms, **shares, "smallest p": ps.min()}
 
 
-def measure_trials():
+def measure_trials(run, epsilon):
     """Trials that the identification attack needs to convict noise of half the stated scale."""
-    rows = []
     private, public = (X[:1400], Y[:1400]), (X[1400:], Y[1400:])
-    for epsilon in (1.0, 4.0, 8.0):
-        with scaled(0.5):
-            head = BallDPRidgePrototype(epsilon, radius=0.7).fit(*private)
-            audit = ReconstructionAuditor(
-                FrozenEstimator(head), noise="mechanism", n_draws=100, n_supports=8, random_state=0
-            )
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                audit.fit(*private, *public)
-        stated = float(audit.certificate_["direct"])
-        best = best_of_ten(2.0 * head.release_.mu)
-        rows.append(
-            {
-                "epsilon": epsilon,
-                "certificate": stated,
-                "success on digits": audit.success_rate_,
-                "trials": trials_needed(audit.success_rate_, stated),
-                "success at best": best,
-                "trials at best": trials_needed(best, stated),
-                "noise tests": "one release",
-            }
+    with scaled(0.5):
+        head = BallDPRidgePrototype(epsilon, radius=0.7).fit(*private)
+        audit = ReconstructionAuditor(
+            FrozenEstimator(head), noise="mechanism", n_draws=100, n_supports=8, random_state=0
         )
-        print(rows[-1], flush=True)
-    return pd.DataFrame(rows)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            audit.fit(*private, *public)
+    stated, best = float(audit.certificate_["direct"]), best_of_ten(2.0 * head.release_.mu)
+    return {
+        "certificate": stated,
+        "success on digits": audit.success_rate_,
+        "trials": trials_needed(audit.success_rate_, stated),
+        "success at best": best,
+        "trials at best": trials_needed(best, stated),
+    }
 
 
 def best_of_ten(mu):
@@ -173,15 +152,15 @@ def trials_needed(success, stated):
     return str(enough[0]) if len(enough) else "over a million"
 
 
-def measure_forgeries():
+def measure_forgeries(run, rows):
     """What was forged, and the lines of the verifier that say so, without rows and with them."""
-    rows = []
+    found = []
 
     def add(what, model, record=None, data=(X, Y), **options):
         alone = failed(verified(model, record, **options).checks)
         with_rows = failed(verified(model, record, private=data, **options).checks)
         new = [name for name in with_rows if name not in alone]
-        rows.append(
+        found.append(
             {
                 "forgery": what,
                 "caught without rows by": ", ".join(alone) or "nothing",
@@ -203,13 +182,10 @@ def measure_forgeries():
             full * 0.99,
         ),
         ("ten times the records, new checksum", "problem.n_samples", 10 * len(X)),
-        ("another encoder, new checksum", "encoder", "another"),
     ):
         add(what, honest, edited(record, path, value))
     seeded = fitted(copy.deepcopy(HEADS["prototypes"]).set_params(random_state=0))
     add("seeded noise, honestly stated", seeded)
-    forged = edited(seeded.release_.to_dict(), "sampler", EXACT_SAMPLER, sealed=False)
-    add("seeded noise, private yes, new checksum", seeded, edited(forged, "follows.private", True))
     sums = honest.released_.values
     for what, values in {
         "weights of one number": np.full_like(sums, 123.0),
@@ -262,10 +238,17 @@ def measure_forgeries():
     add("clever: nine values without noise", fitted(private, change=missing))
     liked = min((fitted(private) for _ in range(20)), key=lambda m: np.abs(m.prototypes_).max())
     add("clever: the draw that he likes best of 20", liked)
+    forged = edited(seeded.release_.to_dict(), "sampler", EXACT_SAMPLER, sealed=False)
+    add(
+        "clever: noise of a seed, said to be of none",
+        seeded,
+        edited(forged, "follows.private", True),
+    )
+    add("clever: another encoder in the record", honest, edited(record, "encoder", "another"))
     rolled = X.copy()
     rolled[:20] = np.roll(rolled[:20], 1, axis=1)
     add("clever: 20 of 1797 records differ", fitted(private), data=(rolled, Y))
-    return pd.DataFrame(rows)
+    return found
 
 
 def verified(model, record=None, earlier=(), **options):
@@ -304,26 +287,52 @@ def edited(record, path, value, *, sealed=True):
     return json.loads(json.dumps(record))
 
 
-def main(argv=None):
-    """Measure, and write."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.verify", description=__doc__)
-    parser.add_argument("--out", type=Path, default=Path("verify-results"))
-    parser.add_argument("--releases", type=int, default=1000)
-    parser.add_argument("--honest", type=int, default=100_000)
-    tables = ("forgeries", "trials", "power", "false_alarms")
-    parser.add_argument("--only", choices=tables, nargs="+", default=tables)
-    options = parser.parse_args(argv)
-    options.out.mkdir(parents=True, exist_ok=True)
-    measures = {
-        "forgeries": measure_forgeries,
-        "trials": measure_trials,
-        "power": lambda: measure_power(options.releases),
-        "false_alarms": lambda: measure_false_alarms(options.honest),
-    }
-    for name in options.only:
-        table = measures[name]().map(lambda v: f"{v:.4g}" if isinstance(v, float) else v)
-        show(table, options.out, name)
+def chance(row):
+    """Standard error of a share of releases, which is never taken for certain."""
+    n, share = row["releases"], (row["releases"] * row["convicted"] + 1) / (row["releases"] + 2)
+    return np.sqrt(share * (1.0 - share) / n)
 
 
-if __name__ == "__main__":
-    main()
+POWER = Study(
+    "power.csv",
+    ("head", "noise"),
+    measure_power,
+    lambda run: itertools.product(HEADS, FACTORS),
+    {"convicted": chance},
+)
+FALSE_ALARMS = Study(
+    "false_alarms.csv",
+    ("head",),
+    measure_false_alarms,
+    lambda run: [("prototypes",), ("logistic, binary",)],
+    {"alarms": 0.0},
+)
+TRIALS = Study(
+    "trials.csv",
+    ("epsilon",),
+    measure_trials,
+    lambda run: [(1.0,), (4.0,), (8.0,)],
+    {"certificate": 0.001, "success on digits": 0.02, "success at best": 0.001},
+)
+FORGERIES = Study("forgeries.csv", ("rows",), measure_forgeries, lambda run: [("digits",)], {})
+STUDIES = FORGERIES, TRIALS, POWER, FALSE_ALARMS
+
+
+def tables(out):
+    """Name, table and cells of each."""
+    for study in (FORGERIES, TRIALS, FALSE_ALARMS):
+        cells = study.read(out)
+        table = cells.drop(columns=["rows", *ORIGIN], errors="ignore")
+        if study is TRIALS:
+            table["noise tests"] = "one release"
+        yield study.file.removesuffix(".csv"), table, cells
+    cells = POWER.read(out)
+    wide = cells.pivot(index="head", columns="noise", values="convicted")[list(FACTORS)]
+    sizes = cells[cells["noise"] == "honest"].set_index("head")[["values", "releases"]]
+    table = sizes.rename(columns={"releases": "releases each"}).join(wide).loc[list(HEADS)]
+    yield "power", table.reset_index(), cells
+
+
+def report(out):
+    for name, table, cells in tables(out):
+        show(table.map(lambda v: f"{v:.4g}" if isinstance(v, float) else v), out, name, cells)

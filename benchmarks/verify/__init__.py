@@ -1,1 +1,0 @@
-"""What the verifier finds, how often, and how long it takes."""
