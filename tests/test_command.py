@@ -23,7 +23,8 @@ from sklearn_balldp.command.options import COMMANDS, InputError
 from sklearn_balldp.command.options import HEADS as NAMED
 from sklearn_balldp.command.records import Columns, Records, read
 from sklearn_balldp.edits import edit_pairs
-from sklearn_balldp.encoders import ImageEncoder, SentenceEncoder, installed
+from sklearn_balldp.encoders import ImageEncoder, SentenceEncoder
+from sklearn_balldp.encoders.named import installed
 from sklearn_balldp.heads import HEADS
 from sklearn_balldp.privacy.contradictions import LOSSES_OF_HEADS
 from sklearn_balldp.privacy.noise import Noise

@@ -7,7 +7,7 @@ from .._version import __version__
 from ..text import one_line
 from ..verdicts import CANNOT_CHECK, FAIL, PASS, WEAK, Check
 from .card import card_text
-from .files import CARD, FILES, README, Differs, Files, difference
+from .files import CARD, FILES, README, Differs, difference
 from .model import Published
 
 _TASKS = {"texts": "text-classification", "images": "image-classification"}
@@ -23,11 +23,6 @@ _ENDINGS = {
 #: Further files that a repository has, and whose names say what is in them.
 _USUAL = {".gitattributes", ".gitignore", "CITATION.cff", "LICENSE", "LICENSE.txt", "NOTICE"}
 _MAX_NAMED = 10
-
-
-def card_file(model: Published, *, same: bool = True) -> bytes:
-    """The CARD.md; ``same`` says whether parameters and encoder are those of the record."""
-    return card_text(model.record, model.named_steps, same).encode()
 
 
 def readme(model: Published) -> bytes:
@@ -76,7 +71,8 @@ def folder_checks(model: Published, same: bool) -> Iterator[Check]:
         basis = f"four files are the model, and {CARD} is what was checked"
         yield Check("own texts", CANNOT_CHECK, shown, basis)
     if CARD in source.names:
-        yield _card_check(model, source, same)
+        expected = card_text(model.record, model.named_steps, same)
+        yield _card_check(source.card, expected.encode(), model.record.version)
 
 
 def _shown(name: str) -> str:
@@ -96,16 +92,16 @@ def _may_be_taken(name: str) -> bool:
     return lower.split(".")[0] in _STEMS or Path(lower).suffix in _ENDINGS or not name.isprintable()
 
 
-def _card_check(model: Published, source: Files, same: bool) -> Check:
-    """Whether the card is, byte for byte, what this version writes of model and record."""
-    basis, expected = "it is made again from model and record", card_file(model, same=same)
-    if source.card == expected:
+def _card_check(card: bytes | None, expected: bytes, version: str) -> Check:
+    """Whether a card is, byte for byte, what this version writes of model and record."""
+    basis = "it is made again from model and record"
+    if card == expected:
         return Check(CARD, PASS, "it is what follows from model and record", basis)
-    if source.card is None:
+    if card is None:
         return Check(CARD, FAIL, "it is no short text of this folder", basis)
-    if model.record.version != __version__:
-        how = f"this version writes it otherwise than {model.record.version} did, or it was "
-        how += "changed: install that version to compare it, and do not trust it before"
+    if version != __version__:
+        how = f"this version writes it otherwise than {version} did, or it was changed: install "
+        how += "that version to compare it, and do not trust it before"
         return Check(CARD, CANNOT_CHECK, how, basis)
-    where = difference(source.card.decode("utf-8", "replace"), expected.decode())
+    where = difference(card.decode("utf-8", "replace"), expected.decode())
     return Check(CARD, FAIL, Differs(CARD, where).found, basis)

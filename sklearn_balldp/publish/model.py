@@ -29,11 +29,13 @@ from .files import (
     MODEL,
     RECORD,
     Differs,
-    Files,
+    Folder,
     arrays_text,
     difference,
     json_text,
-    read_folder,
+    located,
+    read_arrays,
+    read_json,
 )
 from .steps import KINDS, Step, encoder_for, fault_of, made, plain, step_of
 
@@ -66,7 +68,7 @@ class Published:
     #: Column of a table that holds the records, as the publisher's has it.
     column: str | None = None
     #: The folder that it was read from.
-    source: Files | None = None
+    source: Folder | None = None
 
     @cached_property
     def record(self) -> Release:
@@ -360,8 +362,9 @@ class Published:
 
         Whether it is the model of its record is not checked.
         """
-        files = read_folder(path)
-        config, arrays = files.config, dict(files.arrays)
+        folder = located(path)
+        source, arrays = Folder.of(folder), read_arrays(folder / MODEL)
+        record, config = read_json(folder / RECORD), read_json(folder / CONFIG)
         if config.get("format") != FORMAT:
             shown = one_line(repr(config.get("format")), 40)
             raise ValueError(f"{CONFIG}: format={shown} is not known; install another version.")
@@ -370,22 +373,21 @@ class Published:
             if len(steps) > _MAX_STEPS or len(labels["values"]) > MAX_CLASSES:
                 raise ValueError("it has too many steps, or labels")
             model = cls(
-                files.record,
+                record,
                 from_json(labels),
                 arrays,
                 config["settings"],
                 config["columns"],
                 tuple(_read_step(step, f"step{i}.", arrays) for i, step in enumerate(steps)),
                 config.get("column"),
-                source=files,
+                source=source,
             )
-            expected = model._config().decode()
+            given, expected = json_text(config).decode(), model._config().decode()
         except _FAULTS as error:
             kind = type(error).__name__
             raise ValueError(one_line(f"{CONFIG} describes no model ({kind}: {error}).")) from None
-        if files.config_text != expected:
-            where = difference(files.config_text, expected)
-            raise Differs(CONFIG, where)
+        if given != expected:
+            raise Differs(CONFIG, difference(given, expected))
         return model
 
 

@@ -135,17 +135,13 @@ def test_json_holds_an_object(path):
             read_json(path)
 
 
-def test_long_files_links_and_folders_are_not_read(path, monkeypatch):
+def test_long_files_and_folders_are_not_read(path, monkeypatch):
     monkeypatch.setattr("sklearn_balldp.publish.files._MAX_BYTES", 100)
     monkeypatch.setattr("sklearn_balldp.publish.files._MAX_TEXT", 20)
     for text, read in ((arrays_text(ARRAYS), read_arrays), (TEXT, read_json)):
         path.write_bytes(text)
         with pytest.raises(ValueError, match="is longer than"):
             read(path)
-    path.rename(path.parent.parent / "outside")
-    path.symlink_to(path.parent.parent / "outside")
-    with pytest.raises(ValueError, match="leads out of its folder"):
-        read_json(path)
     path.unlink()
     path.mkdir()
     with pytest.raises(ValueError, match="holds no file"):

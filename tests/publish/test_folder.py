@@ -324,6 +324,12 @@ def test_a_folder_without_its_parts(copied, missing):
     refused(copied, "cannot be read")
 
 
+@pytest.mark.parametrize("name", ["model.safetensors", "release.json", "config.json"])
+def test_links_that_lead_out_are_not_read(copied, name):
+    linked(copied, name)
+    refused(copied, f"{name} is a link that leads out of its folder")
+
+
 def test_files_are_no_folders(copied, tmp_path):
     for path in (copied / "model.safetensors", tmp_path / "nothing", f"{tmp_path}/mistyped"):
         refused(path, "no folder")

@@ -33,8 +33,7 @@ from sklearn_balldp.command import main
 from sklearn_balldp.encoders import SentenceEncoder
 from sklearn_balldp.privacy import Release
 from sklearn_balldp.publish import load, save
-from sklearn_balldp.publish.files import CARD, FILES, README, json_text
-from sklearn_balldp.publish.folder import card_file
+from sklearn_balldp.publish.files import FILES, README, json_text
 from sklearn_balldp.publish.model import Published
 from sklearn_balldp.text import one_line
 
@@ -562,7 +561,7 @@ def test_every_field_that_is_another_shows(honest, forged, said_of, kind):
             text = json_text(resealed(other) if file == "release" else other)
             folder = forged(kind, **{file: text})
             with contextlib.suppress(Exception):
-                (folder / CARD).write_bytes(card_file(Published.read(folder)))
+                written(Published.read(folder), folder)
             status, lines, _ = run(folder)
             more = set(said(lines, "FAIL") + said(lines, "CANNOT CHECK")) - set(said_of[kind])
             if status == 0 and not more and not FREE & {str(key) for key in path}:
