@@ -1,10 +1,11 @@
 """A folder that holds a published model: its card, the text to begin with, and further files."""
 
+import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
 
 from .._version import __version__
-from ..text import one_line
+from ..text import appearance, one_line
 from ..verdicts import CANNOT_CHECK, FAIL, PASS, WEAK, Check
 from .card import card_text
 from .files import CARD, FILES, README, Differs, difference
@@ -86,10 +87,14 @@ def _listed(names: list[str]) -> str:
 
 def _may_be_taken(name: str) -> bool:
     """Whether a reader could take a further file of the folder for a part of the model."""
-    lower = name.lower().strip()
-    if name in (*FILES, README) or lower.startswith("."):
+    if name in (*FILES, README) or name.strip().startswith("."):
         return False
-    return lower.split(".")[0] in _STEMS or Path(lower).suffix in _ENDINGS or not name.isprintable()
+    looks = appearance(name)
+    stem, ending = looks.split(".")[0], Path(looks).suffix
+    # Latin letters beside those of another alphabet, which may look the same.
+    mixed = {unicodedata.name(c, "").partition(" ")[0] for c in stem if c.isalpha()} > {"LATIN"}
+    imitates = mixed and ending in ("", ".md")
+    return stem in _STEMS or ending in _ENDINGS or imitates or not name.isprintable()
 
 
 def _card_check(card: bytes | None, expected: bytes, version: str) -> Check:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from sklearn.pipeline import Pipeline
 
 from .._parameters import MAX_CLASSES
+from ..encoder_name import same_encoder
 from ..heads import HEADS, Released, Settings
 from ..heads.inspection import head_of, rule_of
 from ..labels import as_json, from_json
@@ -316,6 +317,12 @@ class Published:
         faults = self.faults()
         if not faults and self.digest != self.record.digest:
             faults = ["parameters of another digest"]
+        elif not faults:
+            named = (step.identity for step in self.steps if self.record.encoder is not None)
+            if any(
+                same_encoder(name, self.record.encoder) is False for name in filter(None, named)
+            ):
+                faults = ["another encoder, or other columns"]
         if faults:
             raise ValueError(f"the model is not the one of its record: it has {'; '.join(faults)}.")
 
@@ -348,7 +355,7 @@ class Published:
         config = {
             "format": FORMAT,
             "labels": as_json(self.labels),
-            "settings": self.settings,
+            "settings": dict(sorted(self.settings.items())),
             "columns": self.columns,
             **({} if self.column is None else {"column": self.column}),
             "steps": [{"kind": step.kind, **step.settings} for step in self.steps],
@@ -388,6 +395,11 @@ class Published:
             raise ValueError(one_line(f"{CONFIG} describes no model ({kind}: {error}).")) from None
         if given != expected:
             raise Differs(CONFIG, difference(given, expected))
+        with contextlib.suppress(*_FAULTS):  # of a record that contradicts itself
+            expected = json_text(_as_written(record, model.record.to_dict())).decode()
+            given = json_text(record).decode()
+        if given != expected:
+            raise Differs(RECORD, difference(given, expected))
         return model
 
 
@@ -441,6 +453,15 @@ def _columns(parts: ModelParts) -> list[str] | None:
     steps = (live for _, live in parts.steps if not (live is None or isinstance(live, str)))
     names = getattr(next(steps, parts.head), "feature_names_in_", None)
     return None if names is None else list(np.asarray(names).tolist())
+
+
+def _as_written(value: Any, pattern: Any) -> Any:
+    """What a record states, with its fields in order, and numbers that are none of whole ones."""
+    if isinstance(pattern, dict):
+        return {name: _as_written(value[name], held) for name, held in pattern.items()}
+    if isinstance(pattern, list):
+        return [_as_written(*pair) for pair in zip(value, pattern, strict=True)]
+    return float(value) if isinstance(pattern, float) and type(value) is int else value
 
 
 def _read_step(described: Any, prefix: str, arrays: dict[str, NDArray[Any]]) -> Step:

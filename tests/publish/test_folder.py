@@ -139,6 +139,7 @@ def linked(folder, name=CARD):
         (replaced(CARD, "# Privacy", "epsilon 0.1\n\n# Privacy"), [CARD]),
         (replaced(CARD, "## In short", "## In short\n"), [CARD]),
         (replaced("release.json", '"epsilon": 4', '"epsilon": 3'), ["record"]),
+        (replaced("release.json", '"epsilon": 4.0', '"epsilon": 4'), ["release.json"]),
         (replaced("config.json", '"norm": "l2"', '"norm": "l5"'), ["model"]),
         (replaced("config.json", '"priors": null', '"priors": "some"'), ["model"]),
         (replaced("config.json", '"digest": null', '"digest": "0"'), ["config.json"]),
@@ -153,7 +154,8 @@ def linked(folder, name=CARD):
                 *("model.skops", "model.joblib", "rows.npz", "further.safetensors", "predict.py"),
                 *("card.html", "Readme.MD", "README.txt", "release.json.bak", "config.yaml"),
                 *("MODEL.SAFETENSORS", "rows.npz\n\x1b[2JPASS", "tokenizer.json", "labels\n.csv"),
-                "Card.md.txt",
+                *("Card.md.txt", "CARD .md", "\uff23\uff21\uff32\uff24.md", "release\u2024json"),
+                *("C\u0410RD.md", "\u0421ARD", "README\u2024md"),
             )
         ],
         (lambda folder: (folder / "model").mkdir(), ["folder"]),
@@ -207,6 +209,10 @@ def in_a_folder(name):
     ("add", "named"),
     [
         (added("patients.csv"), "patients.csv"),
+        (
+            added("\u0437\u0430\u043c\u0435\u0442\u043a\u0438.md"),
+            "\u0437\u0430\u043c\u0435\u0442\u043a\u0438.md",
+        ),
         (added(".patients.csv"), ".patients.csv"),
         (added(".DS_Store"), ".DS_Store"),
         (in_a_folder("data/patients.csv"), "data/patients.csv"),
