@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from .._version import __version__
-from ..text import appearance, one_line
+from ..text import appearance, listed, one_line
 from ..verdicts import CANNOT_CHECK, FAIL, PASS, WEAK, Check
 from .card import card_text
 from .files import CARD, FILES, README, Differs, difference
@@ -57,7 +57,7 @@ def folder_checks(model: Published, same: bool) -> Iterator[Check]:
         return
     taken = [name for name in sorted(source.names) if _may_be_taken(name)]
     odd = [f"no {name}" for name in FILES if name not in source.names]
-    odd += [f"a further file {_shown(name)}" for name in taken]
+    odd += [f"a further file {one_line(name, 60)}" for name in taken]
     if odd:
         basis = "no further file may pass for a part of the model"
         yield Check("folder", FAIL, "; ".join(odd[:_MAX_NAMED]), basis)
@@ -66,23 +66,17 @@ def folder_checks(model: Published, same: bool) -> Iterator[Check]:
     data = [name for name in further if name not in _USUAL]
     if data:
         basis = "they may hold records: take them out before you publish"
-        yield Check("further files", WEAK, f"{_listed(data)}: no part of the model", basis)
+        yield Check(
+            "further files", WEAK, f"{listed(data, _MAX_NAMED)}: no part of the model", basis
+        )
     if usual or README in source.names:
-        shown = f"{_listed([*usual, *({README} & source.names)])}: the publisher's own, not read"
+        names = listed([*usual, *({README} & source.names)], _MAX_NAMED)
+        shown = f"{names}: the publisher's own, not read"
         basis = f"four files are the model, and {CARD} is what was checked"
         yield Check("own texts", CANNOT_CHECK, shown, basis)
     if CARD in source.names:
         expected = card_text(model.record, model.named_steps, same)
         yield _card_check(source.card, expected.encode(), model.record.version)
-
-
-def _shown(name: str) -> str:
-    return one_line(name, 60)
-
-
-def _listed(names: list[str]) -> str:
-    more = f" and {len(names) - _MAX_NAMED} more" if len(names) > _MAX_NAMED else ""
-    return f"{', '.join(map(_shown, names[:_MAX_NAMED]))}{more}"
 
 
 def _may_be_taken(name: str) -> bool:
