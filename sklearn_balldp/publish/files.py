@@ -80,8 +80,8 @@ class Folder:
 
 def _further(folder: Path, leads_out: Callable[[Path], bool]) -> Iterator[str]:
     """What a folder holds beside the model and the publisher's text; links are not followed."""
-    own = {folder / name for name in (*FILES, README)}
-    for place, folders, files in os.walk(folder):
+    own, locked = {folder / name for name in (*FILES, README)}, list[OSError]()
+    for place, folders, files in os.walk(folder, onerror=locked.append):
         # What an archive of changes holds is named by its folder.
         closed = {n for n in folders if n.startswith(".") or Path(place, n).is_symlink()}
         folders[:] = sorted({*folders} - closed)
@@ -91,6 +91,8 @@ def _further(folder: Path, leads_out: Callable[[Path], bool]) -> Iterator[str]:
                 yield f"{path.relative_to(folder).as_posix()}{linked}"
         if not folders and not files and not closed and Path(place) != folder:
             yield Path(place).relative_to(folder).as_posix()
+    for error in locked:
+        yield f"{Path(error.filename).relative_to(folder).as_posix()} (cannot be opened)"
 
 
 def arrays_text(arrays: Mapping[str, NDArray[Any]]) -> bytes:

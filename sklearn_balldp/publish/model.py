@@ -370,8 +370,13 @@ class Published:
         Whether it is the model of its record is not checked.
         """
         folder = located(path)
-        source, arrays = Folder.of(folder), read_arrays(folder / MODEL)
-        record, config = read_json(folder / RECORD), read_json(folder / CONFIG)
+        try:
+            source, arrays = Folder.of(folder), read_arrays(folder / MODEL)
+            record, config = read_json(folder / RECORD), read_json(folder / CONFIG)
+        except OSError as error:
+            raise ValueError(
+                f"{error.filename!r} cannot be read ({error.strerror}); allow it."
+            ) from None
         if config.get("format") != FORMAT:
             shown = one_line(repr(config.get("format")), 40)
             raise ValueError(f"{CONFIG}: format={shown} is not known; install another version.")

@@ -238,6 +238,22 @@ def test_files_that_may_hold_records_are_named_in_the_last_line(copied, add, nam
     assert "files that are no part of the model and may hold records" in verdict.sentence
 
 
+def test_what_cannot_be_opened_is_named(copied, monkeypatch):
+    """A locked folder may hold records as well, and a locked file is no traceback."""
+    in_a_folder("data/patients.csv")(copied)
+    scandir, read = os.scandir, Path.read_bytes
+
+    def closed(path, *names):
+        if Path(path).name in names:
+            raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(os, "scandir", lambda path: closed(path, "data") or scandir(path))
+    assert line(verify(copied), "further files").found.startswith("data (cannot be opened): ")
+    for name in ("release.json", CARD):
+        monkeypatch.setattr(Path, "read_bytes", lambda path, n=name: closed(path, n) or read(path))
+        refused(copied, rf"{name}' cannot be read \(Permission denied\)")
+
+
 def test_a_model_of_another_fit_is_named(copied, tmp_path):
     other = save(clone(model()).fit(X, Y), tmp_path / "other")
     (copied / "model.safetensors").write_bytes((other / "model.safetensors").read_bytes())
@@ -324,16 +340,12 @@ def test_another_version_is_no_forgery(copied, monkeypatch):
 
 @pytest.mark.parametrize("missing", ["model.safetensors", "release.json", "config.json"])
 def test_a_folder_without_its_parts(copied, missing):
+    linked(copied, missing)
+    refused(copied, f"{missing} is a link that leads out of its folder")
     (copied / missing).unlink()
     refused(copied, f"holds no {missing}")
     (copied / missing).symlink_to(copied / CARD)
     refused(copied, "cannot be read")
-
-
-@pytest.mark.parametrize("name", ["model.safetensors", "release.json", "config.json"])
-def test_links_that_lead_out_are_not_read(copied, name):
-    linked(copied, name)
-    refused(copied, f"{name} is a link that leads out of its folder")
 
 
 def test_files_are_no_folders(copied, tmp_path):
