@@ -79,11 +79,9 @@ class Published:
     @property
     def kind(self) -> str:
         """What it labels: "texts", "images", "tables" of columns, or "rows"."""
-        first = self.steps[0] if self.steps else None
-        if first is not None and first.kind == "table":
-            return "tables"
-        takes = first is not None and first.kind in ("encoder", "words")
-        return str(first.settings.get("of", "texts")) if first is not None and takes else "rows"
+        first = self.steps[0] if self.steps else Step("none")
+        of = {"table": "tables", "words": "texts", "encoder": first.settings.get("of", "texts")}
+        return str(of.get(first.kind, "rows"))
 
     @property
     def encoder(self) -> Step | None:
@@ -123,7 +121,10 @@ class Published:
             arrays[_VECTORS] = np.asarray(settings.class_embeddings, dtype=np.float64)
         if transcript and released.bound.has_transcript and released.answers:
             try:
-                arrays |= _named(Transcript.of(list(released.answers), released.bound))
+                kept = vars(Transcript.of(list(released.answers), released.bound)).items()
+                held = {f"{_TRANSCRIPT}{n}": np.asarray(a, dtype=np.float64) for n, a in kept}
+                # Of a descent that begins at zero there is no start.
+                arrays |= {n: a for n, a in held.items() if a.size or n != f"{_TRANSCRIPT}start"}
             except (TypeError, ValueError):
                 # Ragged answers are no array: a fault of the model, which names its shape.
                 arrays[f"{_TRANSCRIPT}gradients"] = np.empty(0)
@@ -506,17 +507,3 @@ def _undivided(quotients: Array, divisor: Any) -> Array:
             better = (near / divisor == quotients) & (numbers / divisor != quotients)
             numbers = np.where(better, near, numbers)
     return numbers
-
-
-def _named(transcript: Any) -> dict[str, Array]:
-    """A transcript's arrays, by their names in the file."""
-    try:
-        arrays = {
-            f"{_TRANSCRIPT}{name}": np.asarray(getattr(transcript, name), dtype=np.float64)
-            for name in Transcript.__dataclass_fields__
-        }
-    except Exception:  # a foreign object may raise anything
-        raise ValueError("it does not hold arrays of numbers: gradients and start") from None
-    if not arrays[f"{_TRANSCRIPT}start"].size:
-        del arrays[f"{_TRANSCRIPT}start"]
-    return arrays
