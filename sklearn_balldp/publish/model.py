@@ -462,12 +462,13 @@ def _columns(parts: ModelParts) -> list[str] | None:
 
 
 def _as_written(value: Any, pattern: Any) -> Any:
-    """What a record states, with its fields in order, and numbers that are none of whole ones."""
+    """What a record states, with its fields in order, and each number as it is written."""
     if isinstance(pattern, dict):
         return {name: _as_written(value[name], held) for name, held in pattern.items()}
     if isinstance(pattern, list):
         return [_as_written(*pair) for pair in zip(value, pattern, strict=True)]
-    return float(value) if isinstance(pattern, float) and type(value) is int else value
+    alone = isinstance(pattern, float) and isinstance(value, (int, list))
+    return float(np.ravel(value)[0]) if alone else value
 
 
 def _read_step(described: Any, prefix: str, arrays: dict[str, NDArray[Any]]) -> Step:

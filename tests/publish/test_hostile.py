@@ -210,6 +210,18 @@ def turned(model):
     return replace(model, steps=(replace(model.steps[0], settings=settings), *model.steps[1:]))
 
 
+def following(**changes):
+    """A record that states some of what follows in another spelling."""
+
+    def forge(model):
+        follows = model.as_json["follows"] | {
+            n: f(model.as_json["follows"][n]) for n, f in changes.items()
+        }
+        return replace(model, as_json=resealed({**model.as_json, "follows": follows}))
+
+    return forge
+
+
 def setting(**changes):
     return lambda model: replace(model, settings={**model.settings, **changes})
 
@@ -242,6 +254,8 @@ X, Y = data()
         ("pipeline", step_with(shift=X), "step 1 (affine)"),
         ("pipeline", step_with(shift=np.vstack([X[0], X[0]])), "step 1 (affine)"),
         ("pipeline", parts(steps=()), ""),
+        ("minimiser", following(sensitivity=lambda s: [s]), "release.json"),
+        ("minimiser", following(epsilon=lambda e: 1 + int(e)), "release.json"),
         ("table", turned, "step 1 (table): its settings"),
         ("encoder", turned, "step 1 (encoder): its settings"),
         ("prototypes", arrays(**{"step0.shift": X[0]}), "an array step0.shift"),
