@@ -953,9 +953,9 @@ MUTANTS = (
     Mutant(
         "a link that leads out of its folder followed",
         "publish/files.py",
-        "    if not _is_of(path, path.parent):",
-        "    if False:",
-        ("publish/test_files.py",),
+        "            if leads_out(folder / name):",
+        "            if False:",
+        ("publish/test_folder.py",),
     ),
     Mutant(
         "epsilon of a record not computed again",

@@ -2,6 +2,7 @@
 
 import re
 import unicodedata
+from collections.abc import Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 
 #: Ways to round: an upper bound goes up, a lower one down.
@@ -35,6 +36,12 @@ def one_line(text: object, limit: int = 400) -> str:
     start = re.sub("  +", " ", str(text))[: limit + 1]
     safe = "".join(c if _is_visible(c) else ascii(c)[1:-1] for c in start)
     return safe if len(safe) <= limit else f"{safe[: limit - 3]}..."
+
+
+def listed(names: Sequence[object], most: int) -> str:
+    """The first of some names, each on one line, and how many more there are."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return f"{', '.join(one_line(name, 60) for name in names[:most])}{more}"
 
 
 def _is_visible(c: str) -> bool:

@@ -179,7 +179,7 @@ BAD = [
     ("broken.npz ROWS GOAL", "it cannot be read as .npz"),
     ("broken.jsonl ROWS GOAL", "it is not UTF-8"),
     ("array.jsonl ROWS GOAL", "line 1 is no JSON object"),
-    ("empty.csv ROWS GOAL", "no record is complete"),
+    ("empty.csv ROWS GOAL", "there is no record in it"),
     ("rows.csv ROWS --owner label GOAL", "one column cannot serve as two"),
     ("secrets.csv --embedding e --label text GOAL", "40 different labels in 40 records would be"),
     ("long.csv ROWS GOAL", "more than 200 characters"),

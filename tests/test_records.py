@@ -496,8 +496,8 @@ def test_models_rows_and_weights_that_are_pointers_are_told(models, tmp_path, ca
     (tmp_path / "m" / "model.safetensors").write_text(LFS)
     with pytest.raises(ValueError, match="pointer of git-lfs"):
         load(tmp_path / "m")
-    for words in (["verify", "m"], ["predict", "m", "absent.csv"]):
-        assert main([words[0], str(tmp_path / "m"), *words[2:]]) == 2
+    for command, *files in (["verify"], ["predict", str(tmp_path / "weights")]):
+        assert main([command, str(tmp_path / "m"), *files]) == 2
         assert "pointer of git-lfs" in capsys.readouterr().err
 
 

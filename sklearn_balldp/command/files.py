@@ -25,7 +25,7 @@ from ..encoders import TableEncoder
 from ..encoders.images import check_colours, pixels_of
 from ..pointers import unfetched
 from ..rows import history_of
-from ..text import one_line, trimmed
+from ..text import listed, one_line, trimmed
 from .options import InputError
 
 #: Cells by the names of their columns, which are all of one length.
@@ -187,9 +187,7 @@ def _names(path: Path, cells: Iterable[Any]) -> list[str]:
 
 def rows_in_words(numbers: Sequence[int]) -> str:
     """The numbers of some rows; the first is 1."""
-    shown = ", ".join(map(str, numbers[:SHOWN]))
-    more = f" and {len(numbers) - SHOWN} more" if len(numbers) > SHOWN else ""
-    return f"row{'s' if len(numbers) > 1 else ''} {shown}{more}"
+    return f"row{'s' if len(numbers) > 1 else ''} {listed(numbers, SHOWN)}"
 
 
 # -- tables ---------------------------------------------------------------------------------------
@@ -420,10 +418,9 @@ def _folder(path: Path, columns: Columns) -> Table:
     if not kept:
         raise InputError(f"{path}: no {what if tables else 'images'} in it.")
     if ignored:
-        shown = ", ".join(one_line(name, 60) for name in ignored[:SHOWN])
-        more = f" and {len(ignored) - SHOWN} more" if len(ignored) > SHOWN else ""
+        shown = listed(ignored, SHOWN)
         warnings.warn(
-            f"{path}: {len(ignored)} files are hidden or no {what}, and left out: {shown}{more}.",
+            f"{path}: {len(ignored)} files are hidden or no {what}, and left out: {shown}.",
             stacklevel=2,
         )
     keys = [_keys(name) for name in kept]

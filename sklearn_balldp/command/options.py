@@ -288,13 +288,9 @@ def check_files(options: argparse.Namespace) -> None:
         for path in value if isinstance(value, list) else [value]:
             if path is not None and not str(path).startswith("hf:") and not os.path.exists(path):
                 raise InputError(f"{option}{path}: there is no such file or folder.")
-            if path is None:
-                continue
-            inside = Path(path).iterdir() if name == "model" and os.path.isdir(path) else ()
-            for file in (path, *inside):
-                reason = unfetched(file)
-                if reason is not None:
-                    raise InputError(f"{option}{file}: {reason}.")
+            reason = None if path is None else unfetched(path)
+            if reason is not None:
+                raise InputError(f"{option}{path}: {reason}.")
 
 
 def prints(options: argparse.Namespace) -> bool:

@@ -25,9 +25,9 @@ from ..pipelines import ModelParts, parts_of
 from ..publish.model import Published, loaded
 from ..publish.steps import encoder_for
 from ..text import one_line
-from .files import Columns, Table, table_of
+from .files import Columns, Table
 from .options import InputError, new_file
-from .records import contents_of, new_records, tell_cut, text_of
+from .records import new_records, tell_cut, text_of
 
 #: Columns that are added.
 LABEL, PROBABILITY = "prediction", "probability"
@@ -116,11 +116,7 @@ def _records(
     """
     if published.kind == "tables":
         # A row that is refused is named by its place in the whole file.
-        columns = Columns(table=published.pipeline()[0])
-        table = table_of(options.file, columns)
-        if not len(table):
-            raise InputError(f"{options.file}: there is no record in it.")
-        return table, contents_of(table, columns), []
+        return new_records(options.file, Columns(table=published.pipeline()[0]), alone=False)
     kind = {"texts": "text", "images": "image", "rows": "embedding"}[published.kind]
     named: dict[str, Any] = {kind: options.column or published.column or kind}
     columns = Columns(**named)

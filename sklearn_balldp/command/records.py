@@ -68,8 +68,6 @@ def read(path: Path, columns: Columns, *, missing: str = "error") -> Records:
     ``missing`` says what becomes of those without content, label or owner: "error" or "drop".
     """
     table = table_of(path, columns)
-    if not len(table):
-        raise InputError(f"{path}: no record is complete, or there is none.")
     cells = {columns.content: contents_of(table, columns)}
     for name in columns.named:
         cells[name] = [text_of(c, path, name, i) for i, c in enumerate(table.cells[name], 1)]
@@ -92,7 +90,7 @@ def read(path: Path, columns: Columns, *, missing: str = "error") -> Records:
     dropped = {i - 1 for numbers in lacking.values() for i in numbers}
     kept = [i for i in range(len(table)) if i not in dropped]
     if not kept:
-        raise InputError(f"{path}: no record is complete, or there is none.")
+        raise InputError(f"{path}: no record is complete.")
     X, *named = ([own[i] for i in kept] for own in cells.values())
     of_columns = dict(zip(columns.named, named, strict=True))
     labels, owners, respelled = None, None, 0
@@ -164,8 +162,6 @@ def new_records(path: Path, columns: Columns, *, alone: bool) -> tuple[Table, li
     ``alone`` says that a column of another name is meant if it is the only one.
     """
     table = table_of(path, columns)
-    if not len(table):
-        raise InputError(f"{path}: there is no record in it.")
     if alone and len(table.cells) == 1 and columns.content not in table.cells:
         named: dict[str, Any] = {columns.kind: next(iter(table.cells))}
         columns = Columns(**named)
@@ -202,7 +198,10 @@ def tell_cut(path: Path, texts: list[str], encoder: SentenceEncoder) -> None:
 
 def contents_of(table: Table, columns: Columns) -> list[Any]:
     """Texts, pictures, or rows of numbers or columns; None for what is missing."""
-    path, names = table.path, _content_columns(table, columns)
+    path = table.path
+    if not len(table):
+        raise InputError(f"{path}: there is no record in it.")
+    names = _content_columns(table, columns)
     if columns.kind == "embedding":
         cells = zip(*(table.cells[name] for name in names), strict=True)
         rows = [_numbers(own, path, names[0], i) for i, own in enumerate(cells, 1)]

@@ -32,7 +32,7 @@ from ..verdicts import CANNOT_CHECK, FAIL, FALSE_ALARM, PASS, WEAK, Check
 from .card import NOTHING_HIDDEN, SAMPLERS, up
 from .folder import folder_checks
 from .model import Published
-from .steps import NamedEncoder, table_of
+from .steps import NamedEncoder
 
 Array = NDArray[np.float64]
 
@@ -92,9 +92,8 @@ def _parameters_checks(model: Published) -> Iterator[Check]:
 
 def _encoder_check(model: Published, encoder: Any) -> Check:
     basis, recorded = "the name and revision that each of them states", model.record.encoder
-    names = [step.settings["name"] for step in model.steps if step.kind == "encoder"]
-    names += [table_of(step.settings).identity for step in model.steps if step.kind == "table"]
-    name = (names or [None])[0] if encoder is None else getattr(encoder, "identity", None)
+    own = next(filter(None, (step.identity for step in model.steps)), None)
+    name = own if encoder is None else getattr(encoder, "identity", None)
     same = None if None in (name, recorded) else same_encoder(name, recorded)
     if name is None and recorded is None:
         shown = "neither model nor record names one: ask the publisher what made the rows"

@@ -45,14 +45,9 @@ class Differs(ValueError):
 
 
 @dataclass(frozen=True, eq=False)
-class Files:
-    """What a folder holds; of each file that is read, all at once."""
+class Folder:
+    """What a folder holds beside record, settings and arrays."""
 
-    arrays: dict[str, NDArray[Any]]
-    record: dict[str, Any]
-    config: dict[str, Any]
-    #: The text of ``config.json``.
-    config_text: str
     #: ``CARD.md``, with line feeds as line ends; None if it is no short text of this folder.
     card: bytes | None
     #: Names of everything in the folder.
@@ -60,36 +55,44 @@ class Files:
     #: Further files, and those of folders in it, by their place.
     further: tuple[str, ...]
 
+    @classmethod
+    def of(cls, folder: Path) -> "Folder":
+        """Look around in a folder; a ValueError if a file of data is a link that leads out."""
+        # The hub's cache keeps files under "blobs", and links to them under "snapshots/REVISION".
+        root = Path(os.path.realpath(folder))
+        if root.parent.name == "snapshots" and root.parents[1].name.startswith("models--"):
+            root = root.parents[1]
 
-def read_folder(path: str | Path) -> Files:
-    """The files of a folder or a repository; a ValueError if a file of data cannot be read."""
-    folder = located(path)
-    return Files(
-        record=read_json(folder / RECORD),
-        config=read_json(folder / CONFIG),
-        arrays=read_arrays(folder / MODEL),
-        config_text=(text_of(folder / CONFIG) or b"").decode("utf-8", "replace"),
-        card=text_of(folder / CARD),
-        names=frozenset(path.name for path in folder.iterdir()),
-        further=tuple(islice(_further(folder), _MAX_FURTHER)),
-    )
+        def leads_out(path: Path) -> bool:
+            return not Path(os.path.realpath(path)).is_relative_to(root)
+
+        for name in (RECORD, CONFIG, MODEL):
+            if leads_out(folder / name):
+                raise ValueError(
+                    f"{name} is a link that leads out of its folder; ask for the file."
+                )
+        return cls(
+            None if leads_out(folder / CARD) else text_of(folder / CARD),
+            frozenset(path.name for path in folder.iterdir()),
+            tuple(islice(_further(folder, leads_out), _MAX_FURTHER)),
+        )
 
 
-def _further(folder: Path) -> Iterator[str]:
+def _further(folder: Path, leads_out: Callable[[Path], bool]) -> Iterator[str]:
     """What a folder holds beside the model and the publisher's text; links are not followed."""
-    own = {folder / name for name in (*FILES, README)}
-    for place, folders, files in os.walk(folder):
+    own, locked = {folder / name for name in (*FILES, README)}, list[OSError]()
+    for place, folders, files in os.walk(folder, onerror=locked.append):
         # What an archive of changes holds is named by its folder.
-        hidden = {name for name in folders if name.startswith(".")}
-        closed = {name for name in folders if name in hidden or Path(place, name).is_symlink()}
+        closed = {n for n in folders if n.startswith(".") or Path(place, n).is_symlink()}
         folders[:] = sorted({*folders} - closed)
-        for name in sorted([*files, *closed]):
-            path = Path(place, name)
-            linked = " (a link)" if not _is_of(path, folder) else ""
+        for path in (Path(place, name) for name in sorted([*files, *closed])):
+            linked = " (a link)" if leads_out(path) else ""
             if linked or path not in own:
                 yield f"{path.relative_to(folder).as_posix()}{linked}"
         if not folders and not files and not closed and Path(place) != folder:
             yield Path(place).relative_to(folder).as_posix()
+    for error in locked:
+        yield f"{Path(error.filename).relative_to(folder).as_posix()} (cannot be opened)"
 
 
 def arrays_text(arrays: Mapping[str, NDArray[Any]]) -> bytes:
@@ -144,23 +147,12 @@ def text_of(path: Path) -> bytes | None:
 def _body(path: Path, max_bytes: int) -> bytes:
     if not path.is_file():
         raise ValueError(f"{str(path.parent)!r} holds no {path.name}; ask for the whole folder.")
-    if not _is_of(path, path.parent):
-        raise ValueError(f"{path.name} is a link that leads out of its folder; ask for the file.")
     fault = unfetched(path)
     if fault is not None:
         raise ValueError(f"{path.name}: {fault}.")
     if path.stat().st_size > max_bytes:
         raise ValueError(f"{path.name} is longer than {max_bytes} bytes.")
     return path.read_bytes()
-
-
-def _is_of(path: Path, folder: Path) -> bool:
-    """Whether a file is no link, or one that stays in its folder or repository."""
-    # The hub's cache keeps files under "blobs", and links to them under "snapshots/REVISION".
-    root = Path(os.path.realpath(folder))
-    if root.parent.name == "snapshots" and root.parents[1].name.startswith("models--"):
-        root = root.parents[1]
-    return Path(os.path.realpath(path)).is_relative_to(root)
 
 
 @contextmanager

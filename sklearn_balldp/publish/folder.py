@@ -1,13 +1,14 @@
 """A folder that holds a published model: its card, the text to begin with, and further files."""
 
+import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
 
 from .._version import __version__
-from ..text import one_line
+from ..text import appearance, listed, one_line
 from ..verdicts import CANNOT_CHECK, FAIL, PASS, WEAK, Check
 from .card import card_text
-from .files import CARD, FILES, README, Differs, Files, difference
+from .files import CARD, FILES, README, Differs, difference
 from .model import Published
 
 _TASKS = {"texts": "text-classification", "images": "image-classification"}
@@ -23,11 +24,6 @@ _ENDINGS = {
 #: Further files that a repository has, and whose names say what is in them.
 _USUAL = {".gitattributes", ".gitignore", "CITATION.cff", "LICENSE", "LICENSE.txt", "NOTICE"}
 _MAX_NAMED = 10
-
-
-def card_file(model: Published, *, same: bool = True) -> bytes:
-    """The CARD.md; ``same`` says whether parameters and encoder are those of the record."""
-    return card_text(model.record, model.named_steps, same).encode()
 
 
 def readme(model: Published) -> bytes:
@@ -61,7 +57,7 @@ def folder_checks(model: Published, same: bool) -> Iterator[Check]:
         return
     taken = [name for name in sorted(source.names) if _may_be_taken(name)]
     odd = [f"no {name}" for name in FILES if name not in source.names]
-    odd += [f"a further file {_shown(name)}" for name in taken]
+    odd += [f"a further file {one_line(name, 60)}" for name in taken]
     if odd:
         basis = "no further file may pass for a part of the model"
         yield Check("folder", FAIL, "; ".join(odd[:_MAX_NAMED]), basis)
@@ -70,42 +66,41 @@ def folder_checks(model: Published, same: bool) -> Iterator[Check]:
     data = [name for name in further if name not in _USUAL]
     if data:
         basis = "they may hold records: take them out before you publish"
-        yield Check("further files", WEAK, f"{_listed(data)}: no part of the model", basis)
+        yield Check(
+            "further files", WEAK, f"{listed(data, _MAX_NAMED)}: no part of the model", basis
+        )
     if usual or README in source.names:
-        shown = f"{_listed([*usual, *({README} & source.names)])}: the publisher's own, not read"
+        names = listed([*usual, *({README} & source.names)], _MAX_NAMED)
+        shown = f"{names}: the publisher's own, not read"
         basis = f"four files are the model, and {CARD} is what was checked"
         yield Check("own texts", CANNOT_CHECK, shown, basis)
     if CARD in source.names:
-        yield _card_check(model, source, same)
-
-
-def _shown(name: str) -> str:
-    return one_line(name, 60)
-
-
-def _listed(names: list[str]) -> str:
-    more = f" and {len(names) - _MAX_NAMED} more" if len(names) > _MAX_NAMED else ""
-    return f"{', '.join(map(_shown, names[:_MAX_NAMED]))}{more}"
+        expected = card_text(model.record, model.named_steps, same)
+        yield _card_check(source.card, expected.encode(), model.record.version)
 
 
 def _may_be_taken(name: str) -> bool:
     """Whether a reader could take a further file of the folder for a part of the model."""
-    lower = name.lower().strip()
-    if name in (*FILES, README) or lower.startswith("."):
+    if name in (*FILES, README) or name.strip().startswith("."):
         return False
-    return lower.split(".")[0] in _STEMS or Path(lower).suffix in _ENDINGS or not name.isprintable()
+    looks = appearance(name)
+    stem, ending = looks.split(".")[0], Path(looks).suffix
+    # Latin letters beside those of another alphabet, which may look the same.
+    mixed = {unicodedata.name(c, "").partition(" ")[0] for c in stem if c.isalpha()} > {"LATIN"}
+    imitates = mixed and ending in ("", ".md")
+    return stem in _STEMS or ending in _ENDINGS or imitates or not name.isprintable()
 
 
-def _card_check(model: Published, source: Files, same: bool) -> Check:
-    """Whether the card is, byte for byte, what this version writes of model and record."""
-    basis, expected = "it is made again from model and record", card_file(model, same=same)
-    if source.card == expected:
+def _card_check(card: bytes | None, expected: bytes, version: str) -> Check:
+    """Whether a card is, byte for byte, what this version writes of model and record."""
+    basis = "it is made again from model and record"
+    if card == expected:
         return Check(CARD, PASS, "it is what follows from model and record", basis)
-    if source.card is None:
+    if card is None:
         return Check(CARD, FAIL, "it is no short text of this folder", basis)
-    if model.record.version != __version__:
-        how = f"this version writes it otherwise than {model.record.version} did, or it was "
-        how += "changed: install that version to compare it, and do not trust it before"
+    if version != __version__:
+        how = f"this version writes it otherwise than {version} did, or it was changed: install "
+        how += "that version to compare it, and do not trust it before"
         return Check(CARD, CANNOT_CHECK, how, basis)
-    where = difference(source.card.decode("utf-8", "replace"), expected.decode())
+    where = difference(card.decode("utf-8", "replace"), expected.decode())
     return Check(CARD, FAIL, Differs(CARD, where).found, basis)

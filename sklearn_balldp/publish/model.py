@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from sklearn.pipeline import Pipeline
 
 from .._parameters import MAX_CLASSES
+from ..encoder_name import same_encoder
 from ..heads import HEADS, Released, Settings
 from ..heads.inspection import head_of, rule_of
 from ..labels import as_json, from_json
@@ -29,11 +30,13 @@ from .files import (
     MODEL,
     RECORD,
     Differs,
-    Files,
+    Folder,
     arrays_text,
     difference,
     json_text,
-    read_folder,
+    located,
+    read_arrays,
+    read_json,
 )
 from .steps import KINDS, Step, encoder_for, fault_of, made, plain, step_of
 
@@ -66,7 +69,7 @@ class Published:
     #: Column of a table that holds the records, as the publisher's has it.
     column: str | None = None
     #: The folder that it was read from.
-    source: Files | None = None
+    source: Folder | None = None
 
     @cached_property
     def record(self) -> Release:
@@ -76,11 +79,9 @@ class Published:
     @property
     def kind(self) -> str:
         """What it labels: "texts", "images", "tables" of columns, or "rows"."""
-        first = self.steps[0] if self.steps else None
-        if first is not None and first.kind == "table":
-            return "tables"
-        takes = first is not None and first.kind in ("encoder", "words")
-        return str(first.settings.get("of", "texts")) if first is not None and takes else "rows"
+        first = self.steps[0] if self.steps else Step("none")
+        of = {"table": "tables", "words": "texts", "encoder": first.settings.get("of", "texts")}
+        return str(of.get(first.kind, "rows"))
 
     @property
     def encoder(self) -> Step | None:
@@ -120,7 +121,10 @@ class Published:
             arrays[_VECTORS] = np.asarray(settings.class_embeddings, dtype=np.float64)
         if transcript and released.bound.has_transcript and released.answers:
             try:
-                arrays |= _named(Transcript.of(list(released.answers), released.bound))
+                kept = vars(Transcript.of(list(released.answers), released.bound)).items()
+                held = {f"{_TRANSCRIPT}{n}": np.asarray(a, dtype=np.float64) for n, a in kept}
+                # Of a descent that begins at zero there is no start.
+                arrays |= {n: a for n, a in held.items() if a.size or n != f"{_TRANSCRIPT}start"}
             except (TypeError, ValueError):
                 # Ragged answers are no array: a fault of the model, which names its shape.
                 arrays[f"{_TRANSCRIPT}gradients"] = np.empty(0)
@@ -314,6 +318,12 @@ class Published:
         faults = self.faults()
         if not faults and self.digest != self.record.digest:
             faults = ["parameters of another digest"]
+        elif not faults:
+            named = (step.identity for step in self.steps if self.record.encoder is not None)
+            if any(
+                same_encoder(name, self.record.encoder) is False for name in filter(None, named)
+            ):
+                faults = ["another encoder, or other columns"]
         if faults:
             raise ValueError(f"the model is not the one of its record: it has {'; '.join(faults)}.")
 
@@ -346,7 +356,7 @@ class Published:
         config = {
             "format": FORMAT,
             "labels": as_json(self.labels),
-            "settings": self.settings,
+            "settings": dict(sorted(self.settings.items())),
             "columns": self.columns,
             **({} if self.column is None else {"column": self.column}),
             "steps": [{"kind": step.kind, **step.settings} for step in self.steps],
@@ -360,8 +370,14 @@ class Published:
 
         Whether it is the model of its record is not checked.
         """
-        files = read_folder(path)
-        config, arrays = files.config, dict(files.arrays)
+        folder = located(path)
+        try:
+            source, arrays = Folder.of(folder), read_arrays(folder / MODEL)
+            record, config = read_json(folder / RECORD), read_json(folder / CONFIG)
+        except OSError as error:
+            raise ValueError(
+                f"{error.filename!r} cannot be read ({error.strerror}); allow it."
+            ) from None
         if config.get("format") != FORMAT:
             shown = one_line(repr(config.get("format")), 40)
             raise ValueError(f"{CONFIG}: format={shown} is not known; install another version.")
@@ -370,22 +386,26 @@ class Published:
             if len(steps) > _MAX_STEPS or len(labels["values"]) > MAX_CLASSES:
                 raise ValueError("it has too many steps, or labels")
             model = cls(
-                files.record,
+                record,
                 from_json(labels),
                 arrays,
                 config["settings"],
                 config["columns"],
                 tuple(_read_step(step, f"step{i}.", arrays) for i, step in enumerate(steps)),
                 config.get("column"),
-                source=files,
+                source=source,
             )
-            expected = model._config().decode()
+            given, expected = json_text(config).decode(), model._config().decode()
         except _FAULTS as error:
             kind = type(error).__name__
             raise ValueError(one_line(f"{CONFIG} describes no model ({kind}: {error}).")) from None
-        if files.config_text != expected:
-            where = difference(files.config_text, expected)
-            raise Differs(CONFIG, where)
+        if given != expected:
+            raise Differs(CONFIG, difference(given, expected))
+        with contextlib.suppress(*_FAULTS):  # of a record that contradicts itself
+            expected = json_text(_as_written(record, model.record.to_dict())).decode()
+            given = json_text(record).decode()
+        if given != expected:
+            raise Differs(RECORD, difference(given, expected))
         return model
 
 
@@ -441,6 +461,16 @@ def _columns(parts: ModelParts) -> list[str] | None:
     return None if names is None else list(np.asarray(names).tolist())
 
 
+def _as_written(value: Any, pattern: Any) -> Any:
+    """What a record states, with its fields in order, and each number as it is written."""
+    if isinstance(pattern, dict):
+        return {name: _as_written(value[name], held) for name, held in pattern.items()}
+    if isinstance(pattern, list):
+        return [_as_written(*pair) for pair in zip(value, pattern, strict=True)]
+    alone = isinstance(pattern, float) and isinstance(value, (int, list))
+    return float(np.ravel(value)[0]) if alone else value
+
+
 def _read_step(described: Any, prefix: str, arrays: dict[str, NDArray[Any]]) -> Step:
     """A step of a file; its arrays are taken out of the others."""
     names = [name for name in arrays if name.startswith(prefix)]
@@ -478,17 +508,3 @@ def _undivided(quotients: Array, divisor: Any) -> Array:
             better = (near / divisor == quotients) & (numbers / divisor != quotients)
             numbers = np.where(better, near, numbers)
     return numbers
-
-
-def _named(transcript: Any) -> dict[str, Array]:
-    """A transcript's arrays, by their names in the file."""
-    try:
-        arrays = {
-            f"{_TRANSCRIPT}{name}": np.asarray(getattr(transcript, name), dtype=np.float64)
-            for name in Transcript.__dataclass_fields__
-        }
-    except Exception:  # a foreign object may raise anything
-        raise ValueError("it does not hold arrays of numbers: gradients and start") from None
-    if not arrays[f"{_TRANSCRIPT}start"].size:
-        del arrays[f"{_TRANSCRIPT}start"]
-    return arrays

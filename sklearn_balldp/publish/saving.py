@@ -10,8 +10,9 @@ from ..audit.preparation import PooledPreprocessingWarning
 from ..pipelines import parts_of
 from ..text import one_line
 from ..verdicts import FAIL
+from .card import card_text
 from .files import CARD, README, check_new, written_as_a_whole
-from .folder import card_file, readme
+from .folder import readme
 from .model import Published
 from .verify import verify
 
@@ -114,5 +115,5 @@ def write_files(model: Published, folder: Path) -> None:
     """Write the files of a model, whatever is wrong with it."""
     for name, body in model.files().items():
         (folder / name).write_bytes(body)
-    (folder / CARD).write_bytes(card_file(model))
+    (folder / CARD).write_bytes(card_text(model.record, model.named_steps, same=True).encode())
     (folder / README).write_bytes(readme(model))

@@ -89,6 +89,13 @@ class Step:
                 return None
         return factor if LEAST <= factor <= MOST else None
 
+    @property
+    def identity(self) -> str | None:
+        """What a record calls the encoder that it is; None of other steps."""
+        if self.kind == "table":
+            return str(table_of(self.settings).identity)
+        return str(self.settings["name"]) if self.kind == "encoder" else None
+
 
 def _norm(matrix: NDArray[Any]) -> float:
     """Largest stretch of a linear map, rounded up."""
@@ -183,9 +190,9 @@ def _checked(step: Step, width: int | None, first: bool) -> tuple[Any, int | Non
     s, a = step.settings, step.arrays
     match step.kind:
         case "norm":
-            return s.keys() == {"norm"} and s["norm"] in ("l1", "l2", "max") and not a, width
+            return [*s] == ["norm"] and s["norm"] in ("l1", "l2", "max") and not a, width
         case "words":
-            sound = s.keys() == _WORDS.keys() and all(_WORDS[name](s[name]) for name in s)
+            sound = [*s] == [*_WORDS] and all(_WORDS[name](s[name]) for name in s)
             return sound and not a and first and width is None, s["n_features"]
         case "encoder":
             return _is_encoder(s) and not a and first and width is None, None
@@ -205,9 +212,9 @@ def _checked(step: Step, width: int | None, first: bool) -> tuple[Any, int | Non
 
 
 def _is_encoder(s: dict[str, Any]) -> bool:
-    if s.keys() == {"of", "name", "model"}:
+    if [*s] == ["of", "name", "model"]:
         return s["of"] == "images" and _is_name(s["name"]) and _is_name(s["model"])
-    if s.keys() != {"of", "name", "max_length"} or s["of"] != "texts" or not _is_name(s["name"]):
+    if [*s] != ["of", "name", "max_length"] or s["of"] != "texts" or not _is_name(s["name"]):
         return False
     length, in_name = s["max_length"], _TOKENS.search(s["name"])
     if length is None or in_name is None:
@@ -222,7 +229,7 @@ def _is_name(value: Any) -> bool:
 def table_of(settings: dict[str, Any]) -> TableEncoder:
     """The encoder of a table; a ValueError if its settings are no declaration."""
     columns = dict(settings["columns"])
-    if settings.keys() != {"columns", "knots"} or len(columns) != len(settings["columns"]):
+    if [*settings] != ["columns", "knots"] or len(columns) != len(settings["columns"]):
         raise ValueError("these are no declared columns")
     return TableEncoder(columns, knots=settings["knots"]).fit()
 

@@ -7,8 +7,6 @@ import numpy as np
 import pytest
 from safetensors.numpy import save as write
 
-from sklearn_balldp import BallDPRidgePrototype, verify
-from sklearn_balldp.publish import load, save
 from sklearn_balldp.publish.files import (
     arrays_text,
     difference,
@@ -135,17 +133,13 @@ def test_json_holds_an_object(path):
             read_json(path)
 
 
-def test_long_files_links_and_folders_are_not_read(path, monkeypatch):
+def test_long_files_and_folders_are_not_read(path, monkeypatch):
     monkeypatch.setattr("sklearn_balldp.publish.files._MAX_BYTES", 100)
     monkeypatch.setattr("sklearn_balldp.publish.files._MAX_TEXT", 20)
     for text, read in ((arrays_text(ARRAYS), read_arrays), (TEXT, read_json)):
         path.write_bytes(text)
         with pytest.raises(ValueError, match="is longer than"):
             read(path)
-    path.rename(path.parent.parent / "outside")
-    path.symlink_to(path.parent.parent / "outside")
-    with pytest.raises(ValueError, match="leads out of its folder"):
-        read_json(path)
     path.unlink()
     path.mkdir()
     with pytest.raises(ValueError, match="holds no file"):
@@ -160,25 +154,6 @@ def test_differences_are_shown_from_where_they_begin():
     long = 300 * "x"
     assert "yes" in difference(f"{long}yes", f"{long}no")
     assert "\x1b" not in difference("\x1b[2J", "")
-
-
-@pytest.mark.parametrize("other", ["float32", "a step more", "an array more", "big endian"])
-def test_arrays_of_another_kind_are_refused(tmp_path, other):
-    y = np.arange(60) % 3
-    X = np.eye(3, 5)[y] + 0.1 * np.random.default_rng(0).standard_normal((60, 5))
-    folder = save(BallDPRidgePrototype(4.0, radius=0.5).fit(X, y), tmp_path / "model")
-    path = folder / "model.safetensors"
-    arrays = read_arrays(path)
-    if other == "float32":
-        arrays = {name: array.astype(np.float32) for name, array in arrays.items()}
-    elif other == "big endian":
-        arrays = {name: array.byteswap() for name, array in arrays.items()}
-    else:
-        arrays[{"a step more": "step0.shift", "an array more": "rows"}[other]] = X
-    path.write_bytes(arrays_text(arrays))
-    assert verify(folder).failed
-    with pytest.raises(ValueError, match="not the one of its record"):
-        load(folder)
 
 
 def test_gaps_and_unseen_marks_are_shown():

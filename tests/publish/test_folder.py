@@ -139,6 +139,7 @@ def linked(folder, name=CARD):
         (replaced(CARD, "# Privacy", "epsilon 0.1\n\n# Privacy"), [CARD]),
         (replaced(CARD, "## In short", "## In short\n"), [CARD]),
         (replaced("release.json", '"epsilon": 4', '"epsilon": 3'), ["record"]),
+        (replaced("release.json", '"epsilon": 4.0', '"epsilon": 4'), ["release.json"]),
         (replaced("config.json", '"norm": "l2"', '"norm": "l5"'), ["model"]),
         (replaced("config.json", '"priors": null', '"priors": "some"'), ["model"]),
         (replaced("config.json", '"digest": null', '"digest": "0"'), ["config.json"]),
@@ -153,7 +154,8 @@ def linked(folder, name=CARD):
                 *("model.skops", "model.joblib", "rows.npz", "further.safetensors", "predict.py"),
                 *("card.html", "Readme.MD", "README.txt", "release.json.bak", "config.yaml"),
                 *("MODEL.SAFETENSORS", "rows.npz\n\x1b[2JPASS", "tokenizer.json", "labels\n.csv"),
-                "Card.md.txt",
+                *("Card.md.txt", "CARD .md", "\uff23\uff21\uff32\uff24.md", "release\u2024json"),
+                *("C\u0410RD.md", "\u0421ARD", "README\u2024md"),
             )
         ],
         (lambda folder: (folder / "model").mkdir(), ["folder"]),
@@ -207,6 +209,10 @@ def in_a_folder(name):
     ("add", "named"),
     [
         (added("patients.csv"), "patients.csv"),
+        (
+            added("\u0437\u0430\u043c\u0435\u0442\u043a\u0438.md"),
+            "\u0437\u0430\u043c\u0435\u0442\u043a\u0438.md",
+        ),
         (added(".patients.csv"), ".patients.csv"),
         (added(".DS_Store"), ".DS_Store"),
         (in_a_folder("data/patients.csv"), "data/patients.csv"),
@@ -230,6 +236,22 @@ def test_files_that_may_hold_records_are_named_in_the_last_line(copied, add, nam
         f"{named}." in str(verdict).splitlines()[-1]
     )
     assert "files that are no part of the model and may hold records" in verdict.sentence
+
+
+def test_what_cannot_be_opened_is_named(copied, monkeypatch):
+    """A locked folder may hold records as well, and a locked file is no traceback."""
+    in_a_folder("data/patients.csv")(copied)
+    scandir, read = os.scandir, Path.read_bytes
+
+    def closed(path, *names):
+        if Path(path).name in names:
+            raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(os, "scandir", lambda path: closed(path, "data") or scandir(path))
+    assert line(verify(copied), "further files").found.startswith("data (cannot be opened): ")
+    for name in ("release.json", CARD):
+        monkeypatch.setattr(Path, "read_bytes", lambda path, n=name: closed(path, n) or read(path))
+        refused(copied, rf"{name}' cannot be read \(Permission denied\)")
 
 
 def test_a_model_of_another_fit_is_named(copied, tmp_path):
@@ -318,6 +340,8 @@ def test_another_version_is_no_forgery(copied, monkeypatch):
 
 @pytest.mark.parametrize("missing", ["model.safetensors", "release.json", "config.json"])
 def test_a_folder_without_its_parts(copied, missing):
+    linked(copied, missing)
+    refused(copied, f"{missing} is a link that leads out of its folder")
     (copied / missing).unlink()
     refused(copied, f"holds no {missing}")
     (copied / missing).symlink_to(copied / CARD)
