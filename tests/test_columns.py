@@ -89,14 +89,20 @@ def test_from_a_table_to_labels(balldp, tmp_path):
     assert "columns['Größe']=[] is not filled in" in balldp(f"train {drafted}", 2)
     Path("draft.toml").write_text("outcome = ['a', 'b']\n", encoding="utf-16")
     assert "the model would be told the label" in balldp(f"train {drafted}", 2)
-    options = f"{TRAIN} --classes classes.txt --owner Patient"
-    planned = balldp(f"plan {options}".replace("--out model", ""))
+    options = f"{TRAIN} --classes classes.txt --owner Patient --keep-transcript kept"
+    planned = balldp(f"plan {options.replace('--out model', '').partition('--keep')[0]}")
     said = balldp(f"train {options}")
     for text in (planned, said):
         assert "it hides all five columns of every record of one person, whatever they" in text
         assert re.search(r"age: \d+ not as declared \(clipped, or spread\), \d+ missing", text)
-    assert "Nothing was refuted." in balldp("verify model")
+    [check] = re.findall(r"balldp (verify kept .*)$", said, re.MULTILINE)
+    assert "PASS          scale of the noise" in balldp(check)
+    assert "name the --label" in balldp("verify kept --private patients.csv", 2)
     release = load("model")[-1].release_
+    shown = balldp("verify model")
+    assert "Nothing was refuted." in shown
+    assert "can test it (--private)" in shown
+    assert re.search(rf"PASS +encoder +{release.encoder}", shown)
     assert (release.labels, release.unit, release.domain) == ("protected", "person", "sphere")
     published = "".join(path.read_text("utf-8", "replace") for path in Path("model").iterdir())
     assert "ecret" not in published
@@ -105,10 +111,13 @@ def test_from_a_table_to_labels(balldp, tmp_path):
     shuffled.to_csv("new.csv", index=False)
     balldp("predict model new.csv --out labelled.csv")
     found = pd.read_csv("labelled.csv")["prediction"]
-    assert found.tolist() == load("model").predict(patients()).tolist()
+    for X in (patients(), patients().to_dict("list")):
+        assert found.tolist() == load("model").predict(X).tolist()
     assert (found == patients()["outcome"]).mean() > 0.75
     shuffled.drop(columns="age").to_csv("few.csv", index=False)
     assert "no column 'age'" in balldp("predict model few.csv", 2)
+    shuffled.assign(age=["30", *["secret"] * 999]).to_csv("few.csv", index=False)
+    assert "'age' in row 2 is no number" in balldp("predict model few.csv", 2)
     one = declared_in(Path("columns.toml"))
     Path("columns.json").write_text(json.dumps(dict(one.to_dict()["columns"])))
     same = declared_in(Path("columns.json"))
@@ -190,6 +199,9 @@ REFUSED = """\
 -C --hide 'any 2' --owner zip  ::  told the owner
 -C --hide 'any 2' --owner outcome  ::  cannot serve as two
 -C --hide 'any 2' --encoder x  ::  --encoder
+-C --radius edits  ::  needs --text
+-C --radius 3  ::  at most 2
+-C --hide all --rare --classes classes.txt  ::  --rare needs --labels public
 --text note --hide 'any 2'  ::  --hide is for --columns
 --text note  ::  required: --radius"""
 
@@ -217,7 +229,7 @@ ODD = [
     (["2001-02-03", "2001-02-03 10:00", "2001-02-03T23:59:59Z"], DAY, ["2001-02-03"] * 3, (0, 0)),
     (["1900-01-01", "NaT", "2999-01-01"], DAY, ["2000-01-01", None, "2010-12-31"], (2, 1)),
     (["a", " a", "A", "b\n", "c", ""], LETTER, ["a", "a", None, "b", None, None], (2, 1)),
-    (["\u00fc", "u\u0308"], ["\u00fc", "o"], ["\u00fc", None], (1, 0)),
+    (["\u00fc", "u\u0308", "u"], ["u\u0308", "o"], ["\u00fc", "\u00fc", None], (1, 0)),
     (["1", "1.0", "01", "1,0"], ["1", "2"], ["1", "1", None, None], (2, 0)),
     ([1, 1.0, True], ["1", "2"], ["1", "1", None], (1, 0)),
     (["True", "no"], [False, True], ["true", None], (1, 0)),
@@ -227,6 +239,8 @@ ODD = [
     *(([c], NUMBER, None, None) for c in ("1,5", "1_000", "0x10", "12 kg", "50%", "1/2")),
     *(([c], NUMBER, None, None) for c in ("\u0663", "\u22125", "1 000", "1.000,5", [1], {})),
     *(([c], DAY, None, None) for c in ("3.2.2001", "2/3/2001", "2001-2-3", "2001-02-30", "37000")),
+    *(([c], DAY, None, None) for c in ("2001-02-03 25:00", "2001-02-03 --::Z", "20010203", 3)),
+    *(([c], LETTER, None, None) for c in (["a"], {"a": 1})),
 ]
 
 
@@ -243,7 +257,7 @@ def test_no_cell_is_altered_in_silence(cells, declared, taken, counted, tmp_path
         pd.DataFrame(rows).to_csv(paths[1], index=False)
     for path in paths:
         if taken is None:
-            with pytest.raises(InputError, match=r"'v' in row 2 is no (number|date)"):
+            with pytest.raises(InputError, match=r"'v' in row 2 is no (number|date|text)"):
                 read(path, columns)
             continue
         records = read(path, columns)
@@ -258,6 +272,28 @@ def test_notes_for_the_owner_alone(balldp):
     said = balldp(f"plan {TRAIN} --hide 'any 1'".replace("--out model", ""))
     notes = re.findall(r"^Note +columns.toml: (most \w+ of \w+|\d+)", said, re.M)
     assert notes == ["most cells of height", "most codes of number", "132"]
+    table.assign(height=[*["1.500"] * 999, ""]).to_csv("patients.csv", index=False, sep=";")
+    said = balldp(f"plan {TRAIN} --hide 'any 1'".replace("--out model", ""))
+    assert "numbers of height such as 1.500 are read as 1.5" in said
+    assert "numbers of number" not in said
+
+
+def test_names_have_one_spelling(balldp):
+    Path("columns.toml").write_text('"Gro\u0308ße " = [100, 220]\nage = [18, 90]', encoding="utf-8")
+    assert "a change of one column" in balldp(f"train {TRAIN} --hide Größe=1,age=1")
+    assert "Labelled" in balldp("predict model patients.csv --out labelled.csv")
+    Path("columns.toml").write_text('"Gro\u0308ße" = [1, 2]\n"Größe" = [1, 2]', encoding="utf-8")
+    assert "two names differ" in balldp(f"train {TRAIN} --hide 'any 1'".replace("model", "m"), 2)
+
+
+def test_risk_radius_and_rare_are_those_of_other_records(balldp):
+    given = "train patients.csv --columns columns.toml --label outcome"
+    balldp(f"{given} --hide 'any 2' --risk 0.3 --out risk")
+    assert load("risk")[-1].release_.certificate(0.1) == pytest.approx(0.3, abs=1e-9)
+    said = balldp(f"{given} --radius 0.5 --rare --epsilon 4 --out radius")
+    assert "may change unseen, alone: Größe by" in said
+    head = load("radius")[-1]
+    assert (head.release_.radius, head.release_.labels, head.priors) == (0.5, "public", "uniform")
 
 
 def test_forged_declarations_are_caught(balldp):
@@ -265,6 +301,21 @@ def test_forged_declarations_are_caught(balldp):
     balldp(f"train {TRAIN} --hide age=5")
     folder, record = Path("model"), load("model")[-1].release_
     kept = {path.name: path.read_text("utf-8", "replace") for path in folder.iterdir()}
+    for old, new in (
+        ('"knots":4', '"knots":5'),
+        ("[18,90]", "[18.0,90]"),
+        ("[18,90]", "[90,18]"),
+        ('["age",[18,90]]', '["age",[18,90]],["age",[18,90]]'),
+        ('["zip",64]', "7"),
+        ('"knots":4', '"knots":4,"further":1'),
+        ('"m\u00e4nnlich"', '"ma\u0308nnlich"'),
+    ):
+        config = json.loads(kept["config.json"])
+        text = json.dumps(config["steps"], separators=(",", ":"), ensure_ascii=False)
+        assert old in text
+        config["steps"] = json.loads(text.replace(old, new))
+        (folder / "config.json").write_bytes(json_text(config))
+        assert verify(folder).failed, new
     for old, new in (("[18,90]", "[18,99]"), ("[18,90]", "[0,90]"), ('"weiblich"', '"divers"')):
         config = json.loads(kept["config.json"])
         text = json.dumps(config["steps"], separators=(",", ":"), ensure_ascii=False)

@@ -22,6 +22,7 @@ from sklearn.utils import Tags
 
 from .._parameters import check_positive, check_whole
 from ..pipelines import Stateless
+from ..text import trimmed
 
 #: What stands for no value, unless it is declared as a category.
 MISSING = frozenset(("", "na", "n/a", "nan", "nat", "null", "none", "<na>", "?"))
@@ -32,11 +33,14 @@ _ROUNDING = 1.2e-7
 # Rows that are filled together fit into a processor's cache.
 _PART = 2**16
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]?inf(inity)?", re.ASCII | re.I)
+_WORDS = {**dict.fromkeys(MISSING, math.nan), "true": 1.0, "false": 0.0}
 _WHOLE = re.compile(r"-?(0|[1-9]\d*)\.0", re.ASCII)
 # Cells that are equal, and of one of these types, have one spelling.
 _PLAIN = {str, int, float, bool, type(None), np.float16, np.float32, np.float64}
 _DAY = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
-_TIME = re.compile(r"(\d{4}-\d\d-\d\d)([ T][\d:.,+Z-]*)?", re.ASCII)
+_TIME = re.compile(
+    r"([ T]([01]\d|2[0-3]):[0-5]\d(:[0-5]\d([.,]\d+)?)?( ?Z|[+-]\d\d(:?\d\d)?)?)?", re.ASCII
+)
 
 
 class Counts(NamedTuple):
@@ -47,34 +51,23 @@ class Counts(NamedTuple):
     missing: int
 
 
+def _text(cell: Any) -> str:
+    """A cell as text, in Unicode's composed form, without what is not seen at its ends."""
+    if isinstance(cell, (list, tuple, dict, set, np.ndarray)):
+        raise TypeError
+    text = cell.decode() if isinstance(cell, bytes) else str(cell)
+    return text.strip() if text.isascii() else trimmed(text)
+
+
 def spelled(cell: Any) -> str:
     """One text for one value: 1, 1.0 and "1.0" are the same; so are True, "True" and "TRUE"."""
-    text = str(cell).strip()
+    text = _text(cell)
     if text.lower() in ("true", "false"):
         return text.lower()
     if isinstance(cell, (float, np.floating)) and float(cell).is_integer():
         return str(int(cell))
     # Whole numbers in a column with gaps are written so.
     return str(int(text[:-2])) if _WHOLE.fullmatch(text) else text
-
-
-def _number(cell: Any) -> float:
-    if isinstance(cell, (int, float, np.floating)):
-        return float(cell)
-    text = str(cell).strip()
-    if _NUMBER.fullmatch(text):
-        return float(text)
-    return {**dict.fromkeys(MISSING, math.nan), "true": 1.0, "false": 0.0}[text.lower()]
-
-
-def _day(cell: Any) -> float:
-    text = str(cell).strip()
-    if text.lower() in MISSING:
-        return math.nan
-    found = _TIME.fullmatch(text)
-    if found is None:
-        raise ValueError
-    return float(np.datetime64(found[1], "D").astype(int))
 
 
 class _Read(dict[Any, float]):
@@ -94,21 +87,13 @@ class _Column(ABC):
     #: What its cells are, for an error that must not quote one.
     what = "text"
 
-    def __init__(self, name: str, n_values: int, has_cell: bool) -> None:
+    def __init__(self, name: str, n_values: int, has_cell: bool, low: float, high: float) -> None:
         self.name, self.n_values, self.has_cell = name, n_values, has_cell
-        self.width = n_values + has_cell
+        self.width, self.low, self.high = n_values + has_cell, low, high
 
     @abstractmethod
     def read(self, cell: Any) -> float:
-        """The place of a cell: NaN if it is missing; a LookupError or ValueError if it is none."""
-
-    @abstractmethod
-    def absent(self, places: NDArray[np.float64]) -> NDArray[np.bool_]:
-        """Which places are of missing or unknown values."""
-
-    @abstractmethod
-    def outside(self, places: NDArray[np.float64]) -> int:
-        """How many places are beyond the bounds, or of unknown values."""
+        """The place of a cell: NaN if it is missing; any error if it is none."""
 
     @abstractmethod
     def write(self, block: NDArray[np.float32], places: NDArray[np.float64], scale: float) -> None:
@@ -126,18 +111,28 @@ class _Column(ABC):
     def names(self) -> list[str]:
         """What its cells stand for, but for missing values."""
 
+    def outside(self, places: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """Which places are beyond the bounds, or of unknown values."""
+        return (places < self.low) | (places > self.high)
+
+    def absent(self, places: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """Which places are of values that are spread."""
+        return np.isnan(places)
+
     def places(self, X: Any) -> NDArray[np.float64]:
         """Where the cells of a column fall."""
         cells = _cells(X, self.name)
-        if isinstance(cells, np.ndarray) and isinstance(self, _Numbers):
-            return cells.astype(np.float64)
-        found: list[float] = []
+        if isinstance(cells, np.ndarray):
+            if type(self) is _Numbers:
+                return cells.astype(np.float64)
+            cells = cells.tolist()
+        types, found = {*map(type, cells)}, list[float]()
+        plain = (cell if type(cell) in _PLAIN else _text(cell) for cell in cells)
+        # Each distinct cell is read once, unless cells of two types may be equal: True is 1.
+        one_type = len((types & _PLAIN) - {str, type(None)}) < 2
+        read = _Read(self.read).__getitem__ if one_type else self.read
         with contextlib.suppress(Exception):
-            if not {*map(type, cells)} <= _PLAIN:
-                cells = [cell if type(cell) in _PLAIN else str(cell) for cell in cells]
-            # Each distinct cell is read once, unless cells of two types may be equal: True is 1.
-            one_type = len({*map(type, cells)} - {str, type(None)}) < 2
-            found.extend(map(_Read(self.read).__getitem__ if one_type else self.read, cells))
+            found.extend(map(read, cells if types <= _PLAIN else plain))
         if len(found) < len(cells):
             # Outside of the handler: an error's context may quote the cell, which is private.
             raise ValueError(
@@ -150,8 +145,7 @@ class _Column(ABC):
         """Write the block of some rows, each of norm ``scale``."""
         absent = self.absent(places)
         self.write(block, np.where(absent, 0.0, places), scale)
-        if absent.any():
-            block[absent, : self.n_values] = scale / math.sqrt(self.n_values)
+        block[absent, : self.n_values] = scale / math.sqrt(self.n_values)
         if self.has_cell:
             missing = np.isnan(places)
             block[missing, : self.n_values], block[missing, -1] = 0.0, scale
@@ -160,23 +154,20 @@ class _Column(ABC):
 class _Numbers(_Column):
     """Quarter circles between knots: with t the place between two, cos(t pi/2) and sin(t pi/2)."""
 
-    what = "number"
+    what = "number such as 1.5"
 
     def __init__(self, name: str, knots: NDArray[np.float64], has_cell: bool) -> None:
-        super().__init__(name, len(knots), has_cell)
+        super().__init__(name, len(knots), has_cell, knots[0], knots[-1])
         with np.errstate(all="ignore"):
             steps = np.diff(knots)
             self.knots, self.step = knots, float(steps.min())
             self.rises = self.step > 0.0 and bool(np.isfinite([*steps, 1.0 / self.step]).all())
 
     def read(self, cell: Any) -> float:
-        return _number(cell)
-
-    def absent(self, places: NDArray[np.float64]) -> NDArray[np.bool_]:
-        return np.isnan(places)
-
-    def outside(self, places: NDArray[np.float64]) -> int:
-        return int(((places < self.knots[0]) | (places > self.knots[-1])).sum())
+        if isinstance(cell, (int, float, np.floating)):
+            return float(cell)
+        text = _text(cell)
+        return float(text) if _NUMBER.fullmatch(text) else _WORDS[text.lower()]
 
     def write(self, block: NDArray[np.float32], places: NDArray[np.float64], scale: float) -> None:
         u = np.interp(places, self.knots, np.arange(self.n_values))
@@ -203,7 +194,12 @@ class _Days(_Numbers):
     what = "date such as 2000-12-31"
 
     def read(self, cell: Any) -> float:
-        return _day(cell)
+        text = _text(cell)
+        if text.lower() in MISSING:
+            return math.nan
+        if not (_DAY.fullmatch(text[:10]) and _TIME.fullmatch(text[10:])):
+            raise ValueError
+        return float(np.datetime64(text[:10], "D").astype(int))
 
     def names(self) -> list[str]:
         return [str(np.datetime64(round(knot), "D")) for knot in self.knots.tolist()]
@@ -213,10 +209,10 @@ class _Categories(_Column):
     """An axis for each category, or for each value that codes are hashed to."""
 
     def __init__(self, name: str, values: list[str] | int, has_cell: bool = False) -> None:
-        self.places_of = {}
-        if not isinstance(values, int):
-            self.places_of = {spelled(value): float(i) for i, value in enumerate(values)}
-        super().__init__(name, values if isinstance(values, int) else len(values), has_cell)
+        own = [] if isinstance(values, int) else values
+        self.places_of = {spelled(value): float(i) for i, value in enumerate(own)}
+        n_values = values if isinstance(values, int) else len(values)
+        super().__init__(name, n_values, has_cell, 0.0, n_values)
 
     def read(self, cell: Any) -> float:
         text = spelled(cell)
@@ -230,10 +226,7 @@ class _Categories(_Column):
         return float(int.from_bytes(digest, "big") % self.n_values)
 
     def absent(self, places: NDArray[np.float64]) -> NDArray[np.bool_]:
-        return np.isnan(places) | (places < 0.0)
-
-    def outside(self, places: NDArray[np.float64]) -> int:
-        return int((places < 0.0).sum())
+        return np.isnan(places) | self.outside(places)
 
     def write(self, block: NDArray[np.float32], places: NDArray[np.float64], scale: float) -> None:
         block[np.arange(len(block)), places.astype(np.intp)] = scale
@@ -255,25 +248,20 @@ class _Categories(_Column):
 def plain_declaration(declared: Any) -> Any:
     """What a column was declared to hold, as JSON has it, where a value has one spelling."""
     declared = declared.tolist() if isinstance(declared, (np.ndarray, np.generic)) else declared
-    if not isinstance(declared, (list, tuple)):
-        return declared
-    return [_plain_value(value) for value in declared]
-
-
-def _plain_value(value: Any) -> Any:
-    value = value.item() if isinstance(value, np.generic) else value
-    if isinstance(value, bool):
-        return spelled(value)
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
-    return value.isoformat()[:10] if isinstance(value, date) else value
+    if isinstance(declared, (list, tuple)):
+        return [plain_declaration(value) for value in declared]
+    if isinstance(declared, bool):
+        return spelled(declared)
+    if isinstance(declared, float) and declared.is_integer():
+        return int(declared)
+    if isinstance(declared, str):
+        return _text(declared)
+    return declared.isoformat()[:10] if isinstance(declared, date) else declared
 
 
 def _column(name: str, declared: Any, knots: int) -> _Column:
     """The column of a declaration; what it holds decides, so that Python, TOML and JSON agree."""
     declared = plain_declaration(declared)
-    if not (isinstance(name, str) and name):
-        raise ValueError(f"columns: the name {name!r} must be a text that is not empty.")
     if declared == []:
         raise ValueError(
             f"columns[{name!r}]=[] is not filled in: say what it may hold, from what is known of "
@@ -307,7 +295,7 @@ def _column(name: str, declared: Any, knots: int) -> _Column:
 
 def _day_of(name: str, text: str) -> float:
     try:
-        return _day(text)
+        return float(np.datetime64(text, "D").astype(int))
     except ValueError:
         raise ValueError(f"columns[{name!r}]: {text!r} is no day of the calendar.") from None
 
@@ -336,7 +324,7 @@ def _cells(X: Any, name: str) -> Any:
             raise ValueError(f"X has no single column {name!r}: pass one value for each record.")
         if column.dtype.kind == "M":
             # In days: a time of day is cut off.
-            return [str(day) for day in column.astype("datetime64[D]")]
+            return np.datetime_as_string(column.astype("datetime64[D]")).tolist()
         return column if column.dtype.kind in "iuf" else column.tolist()
     return column
 
@@ -405,11 +393,13 @@ class TableEncoder(Stateless):
         if int(self.knots) > 64:
             raise ValueError(f"knots={self.knots!r} must be at most 64.")
         named = isinstance(self.columns, Mapping) and 0 < len(self.columns) <= MOST_COLUMNS
-        if not named:
+        if not (named and all(isinstance(name, str) and name for name in self.columns)):
             raise ValueError(
-                "columns must be a mapping from the names of columns to what they may hold, of "
-                f"1 to {MOST_COLUMNS} columns."
+                "columns must be a mapping from the names of columns, which are texts that are not "
+                f"empty, to what they may hold, of 1 to {MOST_COLUMNS} columns."
             )
+        if len({" ".join(trimmed(name).split()) for name in self.columns}) < len(self.columns):
+            raise ValueError("columns: two names differ by blanks or forms of letters alone.")
         return [_column(n, declared, int(self.knots)) for n, declared in self.columns.items()]
 
     def fit(self, X: Any = None, y: Any = None) -> "TableEncoder":
@@ -489,7 +479,7 @@ class TableEncoder(Stateless):
             For each column the cells outside of its declaration, and those without a value.
         """
         return {
-            part.name: Counts(part.outside(own), int(np.isnan(own).sum()))
+            part.name: Counts(int(part.outside(own).sum()), int(np.isnan(own).sum()))
             for part, own in zip(*self._places(X), strict=True)
         }
 

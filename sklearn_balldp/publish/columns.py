@@ -73,7 +73,8 @@ class HiddenColumns:
             rounder = math.floor(amount) + 1 if days else float(rounded(amount, 3, UP))
             if amount > 0.0 and self.encoder.radius({name: rounder}) <= self._radius:
                 amount = rounder
-            shown = f"{math.floor(amount):,} days" if days else rounded(amount, 3, DOWN)
+            shown = f"{float(rounded(amount, 3, DOWN)):,.15g}"
+            shown = f"{math.floor(amount):,} days" if days else shown
             hidden = amount >= 1.0 if days else amount > 0.0
             change = f"by {shown} or less" if hidden else "not hidden"
             found[name] = [_holds(declared, amount > 0.0), change]
