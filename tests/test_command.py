@@ -23,7 +23,8 @@ from sklearn_balldp.command.options import COMMANDS, InputError
 from sklearn_balldp.command.options import HEADS as NAMED
 from sklearn_balldp.command.records import Columns, Records, read
 from sklearn_balldp.edits import edit_pairs
-from sklearn_balldp.encoders import ImageEncoder, SentenceEncoder, installed
+from sklearn_balldp.encoders import ImageEncoder, SentenceEncoder
+from sklearn_balldp.encoders.named import installed
 from sklearn_balldp.heads import HEADS
 from sklearn_balldp.privacy.contradictions import LOSSES_OF_HEADS
 from sklearn_balldp.privacy.noise import Noise
@@ -512,10 +513,11 @@ def test_weights_of_classes_transcripts_and_the_encoder_of_embeddings(balldp):
     rows = table[[f"e{i}" for i in range(5)]].to_numpy()
     np.savez("private.npz", X=rows, y=table["label"].to_numpy(dtype=str))
     assert "Lines" in balldp("verify model")
-    shown = balldp("verify kept --private private.npz")
-    assert "PASS          transcript" in shown
-    assert "PASS          scale of the noise" in shown
-    assert "Nothing was refuted" in shown
+    for private in ("private.npz", "rows.csv --label label"):
+        shown = balldp(f"verify kept --private {private}")
+        assert "PASS          transcript" in shown
+        assert "PASS          scale of the noise" in shown
+        assert "Nothing was refuted" in shown
     names = sorted(path.name for path in Path("model").iterdir())
     assert names == sorted(path.name for path in Path("kept").iterdir())
     assert "--keep-transcript 'kept' exists" in balldp(command.replace("out model", "out new"), 2)
