@@ -26,7 +26,7 @@ from sklearn_balldp.publish import card, load
 from sklearn_balldp.publish.files import json_text
 
 DECLARED = """\
-"Größe" = [100, 220]   # cm
+"Größe" = ["", 100, 220]   # cm
 age = [18, 90]
 "Geschlecht, amtlich" = ["männlich", "weiblich", ""]
 since = [2000-01-01, 2025-12-31]
@@ -152,6 +152,8 @@ def test_what_is_hidden_is_said_on_terminal_and_card(balldp, hide, change, said)
         rows = {r[0]: r[1:] for r in re.findall(r"^\| (.*?) \| (.*?) \| (.*?) \|$", text, re.M)}
         assert rows["age"] == ("18 to 90", "by 5 or less")
         assert rows["Geschlecht, amtlich"] == ("männlich, weiblich, or missing", "not hidden")
+        assert rows["Größe"][0] == "100 to 220, or missing"
+        assert [name for name in rows if "days" in rows[name][1]] == ["since"]
         assert rows["since"][0] == "2000-01-01 to 2025-12-31"
         assert rows["zip"] == ("codes, in 64 cells", "not hidden")
         for name in ("Größe", "age", "since"):

@@ -70,6 +70,12 @@ def spelled(cell: Any) -> str:
     return str(int(text[:-2])) if _WHOLE.fullmatch(text) else text
 
 
+def _day(text: str) -> float:
+    if not _DAY.fullmatch(text):
+        raise ValueError
+    return float(np.datetime64(text, "D").astype(int))
+
+
 class _Read(dict[Any, float]):
     """Places by cells, each of which is read when it is first asked for."""
 
@@ -197,9 +203,9 @@ class _Days(_Numbers):
         text = _text(cell)
         if text.lower() in MISSING:
             return math.nan
-        if not (_DAY.fullmatch(text[:10]) and _TIME.fullmatch(text[10:])):
+        if not _TIME.fullmatch(text[10:]):
             raise ValueError
-        return float(np.datetime64(text[:10], "D").astype(int))
+        return _day(text[:10])
 
     def names(self) -> list[str]:
         return [str(np.datetime64(round(knot), "D")) for knot in self.knots.tolist()]
@@ -276,12 +282,12 @@ def _column(name: str, declared: Any, knots: int) -> _Column:
         texts = all(type(v) is str for v in values)
         days = texts and all(map(_DAY.fullmatch, values))
         if len(values) > 1 and (numbers or days):
-            knots_of = np.array([float(v) if numbers else _day_of(name, v) for v in values])
-            if len(values) == 2:
-                knots_of = np.linspace(knots_of[0], knots_of[1], knots)
-            made = (_Numbers if numbers else _Days)(name, knots_of, has_cell)
-            if made.rises:
-                return made
+            with contextlib.suppress(ValueError):  # no day of the calendar
+                ends = values if numbers else [_day(v) for v in values]
+                marks = np.array(ends if len(ends) > 2 else np.linspace(*ends, knots), np.float64)
+                made = (_Numbers if numbers else _Days)(name, marks, has_cell)
+                if made.rises:
+                    return made
         elif texts and len(values) > 0 and len(values) + has_cell > 1:
             categories = _Categories(name, values, has_cell)
             if len(categories.places_of) == len(values):
@@ -293,29 +299,21 @@ def _column(name: str, declared: Any, knots: int) -> _Column:
     )
 
 
-def _day_of(name: str, text: str) -> float:
-    try:
-        return float(np.datetime64(text, "D").astype(int))
-    except ValueError:
-        raise ValueError(f"columns[{name!r}]: {text!r} is no day of the calendar.") from None
-
-
 def _cells(X: Any, name: str) -> Any:
     """A column by its name, as a list; as an array where it holds numbers alone."""
-    if isinstance(X, (list, tuple)) and all(isinstance(row, Mapping) for row in X):
-        if X and not any(name in row for row in X):
-            raise _lacking(name)
-        return [row.get(name) for row in X]
-    if not hasattr(X, "__getitem__") or (isinstance(X, np.ndarray) and X.dtype.names is None):
+    rows = isinstance(X, (list, tuple)) and all(isinstance(row, Mapping) for row in X)
+    named = hasattr(X, "__getitem__") and not (isinstance(X, np.ndarray) and X.dtype.names is None)
+    if not (rows or named):
         raise ValueError(
             "X must hold its columns by name: pass a table of pandas, polars or pyarrow, a mapping "
             "from names to columns, or a list of mappings."
         )
     column = None
     with contextlib.suppress(Exception):  # each library has its own
-        column = X[name]
+        known = rows and (not X or any(name in row for row in X))
+        column = [row.get(name) for row in X] if known else X[name]
     if column is None:
-        raise _lacking(name)
+        raise ValueError(f"X has no column {name!r}, which is declared.")
     if not isinstance(column, (list, tuple)):
         whole = None if hasattr(column, "iloc") else getattr(column, "to_pylist", None)
         column = np.asarray(column) if whole is None else whole()
@@ -329,10 +327,6 @@ def _cells(X: Any, name: str) -> Any:
     return column
 
 
-def _lacking(name: str) -> ValueError:
-    return ValueError(f"X has no column {name!r}, which is declared.")
-
-
 @dataclass(eq=False, repr=False)
 class TableEncoder(Stateless):
     """Rows of norm one of records in declared columns.
@@ -340,6 +334,8 @@ class TableEncoder(Stateless):
     Nothing is learnt: what a column may hold is declared, and public. So one changed record changes
     one row, and how far any change of a record moves its row is known beforehand (:meth:`radius`).
     A linear head over the rows is an additive model of the columns. Give it ``domain="sphere"``.
+    A table ``X`` is one of pandas, polars or pyarrow, a mapping from names to columns, or a list of
+    mappings. Columns are found by name; others are not looked at.
 
     Parameters
     ----------
@@ -356,10 +352,6 @@ class TableEncoder(Stateless):
     knots : int, default=4
         How finely a number between two bounds is resolved, from 2 to 64: more knots follow finer
         curves, and need more records.
-
-    References
-    ----------
-    The documentation's page "I have a table" proves the distances.
 
     Examples
     --------
@@ -403,48 +395,16 @@ class TableEncoder(Stateless):
         return [_column(n, declared, int(self.knots)) for n, declared in self.columns.items()]
 
     def fit(self, X: Any = None, y: Any = None) -> "TableEncoder":
-        """Check the declaration; nothing is learnt.
-
-        Parameters
-        ----------
-        X : table, optional
-            Not looked at.
-        y : object, optional
-            Not looked at.
-
-        Returns
-        -------
-        self
-            The encoder.
-
-        Raises
-        ------
-        ValueError
-            If a declaration is none.
-        """
+        """Check the declaration; nothing is learnt, and ``X`` and ``y`` are not looked at."""
         self._parts()
         return self
 
     def transform(self, X: Any) -> NDArray[np.float32]:
-        """Rows of records.
+        """Rows of norm 1 of records, of shape (n_samples, n_features_out).
 
-        Parameters
-        ----------
-        X : table of n_samples records
-            Of pandas, polars or pyarrow, a mapping from names to columns, or a list of mappings.
-            Columns are found by name; others are not looked at.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_features_out)
-            Rows of norm 1, in float32. Pass ``encoder=encoder.identity`` to the head, so that its
-            record names the declaration.
-
-        Raises
-        ------
-        ValueError
-            If a column is missing, or a cell is no number or date where one is declared. The error
-            names column and row, and never quotes a cell.
+        Pass ``encoder=encoder.identity`` to the head, so that its record names the declaration. A
+        ValueError names column and row of a cell that is not of its column's kind, and never quotes
+        it.
         """
         parts, places = self._places(X)
         ends = np.cumsum([0, *(part.width for part in parts)])
@@ -458,25 +418,15 @@ class TableEncoder(Stateless):
     def _places(self, X: Any) -> tuple[list[_Column], list[NDArray[np.float64]]]:
         parts = self._parts()
         places = [part.places(X) for part in parts]
-        if len({len(own) for own in places}) != 1:
+        if len({*map(len, places)}) != 1:
             raise ValueError("X: its columns differ in length.")
         return parts, places
 
     def counts(self, X: Any) -> dict[str, Counts]:
-        """How many cells of each column are not as declared.
+        """How many cells of each column are not as declared, and how many are missing.
 
         These numbers are private: they are for whoever owns the records, and nothing that is
         published holds them.
-
-        Parameters
-        ----------
-        X : table of n_samples records
-            As :meth:`transform` takes it.
-
-        Returns
-        -------
-        dict of str to Counts
-            For each column the cells outside of its declaration, and those without a value.
         """
         return {
             part.name: Counts(int(part.outside(own).sum()), int(np.isnan(own).sum()))
@@ -497,16 +447,10 @@ class TableEncoder(Stateless):
         -------
         float
             Euclidean distance between rows, at most sqrt(2) and a little for rounding.
-
-        Raises
-        ------
-        ValueError
-            If a column is not declared, an amount is not positive, or is one of a category.
         """
         parts = self._parts()
         if isinstance(change, Mapping):
-            unknown = [name for name in change if name not in self.columns]
-            if unknown or not change:
+            if not change or {*change} - {*self.columns}:
                 raise ValueError(
                     f"change={change!r} must name declared columns: {', '.join(self.columns)}."
                 )
@@ -520,40 +464,22 @@ class TableEncoder(Stateless):
         return math.sqrt(square / len(parts)) * (1.0 + 1e-12) + _ROUNDING
 
     def hidden(self, radius: float) -> dict[str, float]:
-        """How far each column alone may change within a radius.
+        """How far each column alone may change within a radius (in days, of dates).
 
-        Parameters
-        ----------
-        radius : float
-            Euclidean distance between rows.
-
-        Returns
-        -------
-        dict of str to float
-            The largest change of a value of each column (in days, of dates): infinite for any
-            value, 0 for none. From the root of two on that is any value of every column: no two
-            rows are further apart but by their rounding, which heads allow for.
+        Infinite is any value, and 0 none. From ``radius=2**0.5`` on that is any value of every
+        column: no two rows are further apart but by their rounding, which heads allow for.
         """
         check_positive("radius", radius)
         parts = self._parts()
         # The inverse of radius(), a little below it.
         square = (max(float(radius) - _ROUNDING, 0.0) * (1.0 - 4e-12)) ** 2 * len(parts)
-        # No two rows are further apart than that, but for rounding.
         anything = radius >= min(self.radius(1), math.sqrt(2.0))
         return {part.name: math.inf if anything else part.within(square) for part in parts}
 
     def get_feature_names_out(self, input_features: ArrayLike | None = None) -> NDArray[Any]:
-        """A name for each entry of a row.
+        """Names ``column=value`` of knots, categories and codes, and ``column=`` of missing values.
 
-        Parameters
-        ----------
-        input_features : object, optional
-            Not looked at.
-
-        Returns
-        -------
-        ndarray of shape (n_features_out,)
-            Names: ``column=value`` for each knot, category or code, ``column=`` for missing values.
+        They follow from the declaration, and not from ``input_features``.
         """
         names = [
             f"{part.name}={value}"
@@ -563,13 +489,7 @@ class TableEncoder(Stateless):
         return np.array(names, dtype=object)
 
     def to_dict(self) -> dict[str, Any]:
-        """The declaration as JSON has it.
-
-        Returns
-        -------
-        dict
-            Names and what they may hold, in order, as ``columns``; and ``knots``.
-        """
+        """The declaration as JSON has it: names and what they may hold, in order, and knots."""
         self._parts()
         columns = [[name, plain_declaration(own)] for name, own in self.columns.items()]
         return {"columns": columns, "knots": int(self.knots)}
