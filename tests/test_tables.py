@@ -188,6 +188,7 @@ def test_tables_of_other_libraries():
         frame.iloc[:, ::-1].assign(further=1),
         frame.assign(since=pd.to_datetime(own["since"]), sex=pd.Categorical(own["sex"])),
         pd.DataFrame(texts),
+        {**texts, "age": np.ma.array([30, 7, 95], mask=[0, 1, 0])},
         texts,
         pl.DataFrame(own),
         pl.DataFrame({**own, "sex": pl.Series(own["sex"], dtype=pl.Categorical)}),
@@ -250,7 +251,7 @@ def test_other_mistakes_are_named():
         ({"age": [18, 90]}, ("1_000", "\u0663", "0x10", [], b"\xff"), "number"),
         (day, ("1.2.2000", "2000-13-01", 3, np.int8(3), "2000-01-01x"), "date"),
         ({"sex": ["f", "m"]}, ([], {"a": 1}, ("f",), b"\xff"), "text"),
-        ({"code": 64}, ([7], {7}, np.zeros(2)), "text"),
+        ({"code": 64}, ([7], {7}, frozenset("7"), np.zeros(2), object()), "text"),
     ):
         for cell in cells:
             with pytest.raises(ValueError, match=f"row 1 is no {what}"):

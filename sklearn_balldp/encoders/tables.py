@@ -11,7 +11,7 @@ import json
 import math
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import date
 from typing import Any, NamedTuple
@@ -53,7 +53,9 @@ class Counts(NamedTuple):
 
 def _text(cell: Any) -> str:
     """A cell as text, in Unicode's composed form, without what is not seen at its ends."""
-    if isinstance(cell, (list, tuple, dict, set, np.ndarray)):
+    several = isinstance(cell, Collection) and not isinstance(cell, (str, bytes))
+    # Otherwise its text may tell an order or a place in memory.
+    if several or type(cell).__repr__ is object.__repr__:
         raise TypeError
     text = cell.decode() if isinstance(cell, bytes) else str(cell)
     return text.strip() if text.isascii() else trimmed(text)
@@ -315,8 +317,12 @@ def _cells(X: Any, name: str) -> Any:
     if column is None:
         raise ValueError(f"X has no column {name!r}, which is declared.")
     if not isinstance(column, (list, tuple)):
-        whole = None if hasattr(column, "iloc") else getattr(column, "to_pylist", None)
-        column = np.asarray(column) if whole is None else whole()
+        if isinstance(column, np.ma.MaskedArray):
+            column = column.tolist()  # an array would forget which are masked
+        elif hasattr(column, "to_pylist") and not hasattr(column, "iloc"):
+            column = column.to_pylist()
+        else:
+            column = np.asarray(column)
     if isinstance(column, np.ndarray):
         if column.ndim != 1:
             raise ValueError(f"X has no single column {name!r}: pass one value for each record.")
