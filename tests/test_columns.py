@@ -98,6 +98,8 @@ def test_from_a_table_to_labels(balldp, tmp_path):
     [check] = re.findall(r"balldp (verify kept .*)$", said, re.MULTILINE)
     assert "PASS          scale of the noise" in balldp(check)
     assert "name the --label" in balldp("verify kept --private patients.csv", 2)
+    assert "pass these together" in balldp("verify kept --owner Patient", 2)
+    assert "pass them (--owner)" in balldp(check.partition(" --owner")[0])
     release = load("model")[-1].release_
     shown = balldp("verify model")
     assert "Nothing was refuted." in shown

@@ -19,9 +19,7 @@ def verify(options: argparse.Namespace) -> Verdict:
     private = options.private
     if options.label is not None or options.owner is not None:
         if None in (private, options.label):
-            raise InputError(
-                "--label and --owner name columns of --private FILE; give all that is."
-            )
+            raise InputError("--label, and --owner, are for --private FILE: pass these together.")
         private = _as_trained(Path(private), options)
     elif private is not None and not private.lower().endswith(".npz"):
         raise InputError(

@@ -53,7 +53,7 @@ class Counts(NamedTuple):
 
 def _text(cell: Any) -> str:
     """A cell as text, in Unicode's composed form, without what is not seen at its ends."""
-    several = isinstance(cell, Collection) and not isinstance(cell, (str, bytes))
+    several = not isinstance(cell, (str, bytes)) and isinstance(cell, Collection)
     # Otherwise its text may tell an order or a place in memory.
     if several or type(cell).__repr__ is object.__repr__:
         raise TypeError
@@ -328,7 +328,7 @@ def _cells(X: Any, name: str) -> Any:
             raise ValueError(f"X has no single column {name!r}: pass one value for each record.")
         if column.dtype.kind == "M":
             # In days: a time of day is cut off.
-            return np.datetime_as_string(column.astype("datetime64[D]")).tolist()
+            return [str(day) for day in column.astype("datetime64[D]")]
         return column if column.dtype.kind in "iuf" else column.tolist()
     return column
 
@@ -397,7 +397,9 @@ class TableEncoder(Stateless):
                 f"empty, to what they may hold, of 1 to {MOST_COLUMNS} columns."
             )
         if len({" ".join(trimmed(name).split()) for name in self.columns}) < len(self.columns):
-            raise ValueError("columns: two names differ by blanks or forms of letters alone.")
+            raise ValueError(
+                "columns: two names differ by blanks or forms of letters alone; rename one of them."
+            )
         return [_column(n, declared, int(self.knots)) for n, declared in self.columns.items()]
 
     def fit(self, X: Any = None, y: Any = None) -> "TableEncoder":
