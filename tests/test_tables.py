@@ -1,17 +1,22 @@
 """Rows of declared columns: norm one, distances that no change exceeds, one spelling of a value."""
 
 import datetime
+import json
 import math
+import re
 from decimal import Decimal
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
+from sklearn.datasets import load_breast_cancer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, SplineTransformer
 
+from sklearn_balldp.datasets import BREAST_CANCER
 from sklearn_balldp.encoder_name import has_digest
 from sklearn_balldp.encoders import TableEncoder
 
@@ -313,3 +318,13 @@ def test_scikit_learn_makes_the_same_cells():
     theirs = ColumnTransformer([("n", arcs, ["age"]), ("c", axes, ["sex"])]).fit_transform(X)
     ours = TableEncoder({"age": [18, 90], "sex": ["f", "m"]}).transform(X)
     assert np.abs(ours - theirs / math.sqrt(2.0)).max() < 1e-7
+
+
+def test_bounds_of_the_public_table_are_declared_once():
+    """The page of tables shows some of them."""
+    assert [*BREAST_CANCER] == load_breast_cancer().feature_names.tolist()
+    assert TableEncoder(BREAST_CANCER).fit().knots == 4
+    page = (Path(__file__).parents[1] / "docs" / "tables.md").read_text(encoding="utf-8")
+    shown = re.findall(r'"(mean [\w ]+)": (\[[^\]]+\])', page)
+    assert len(shown) == 4
+    assert {name: json.loads(ends) for name, ends in shown}.items() <= BREAST_CANCER.items()
