@@ -108,16 +108,20 @@ class _Column(ABC):
         """Entries of cells that are there."""
 
     @abstractmethod
-    def square(self, amount: float | None) -> float:
-        """Largest squared distance of two blocks for a change by an amount; None is any value."""
-
-    @abstractmethod
-    def within(self, square: float) -> float:
-        """The largest change of a value within a squared distance; 0 for none."""
-
-    @abstractmethod
     def names(self) -> list[str]:
         """What its cells stand for, but for missing values."""
+
+    def square(self, amount: float | None) -> float:
+        """Largest squared distance of two blocks for a change by an amount; None is any value."""
+        if amount is not None:
+            raise ValueError(
+                f"change[{self.name!r}]={amount!r}: a category changes to any other; pass None."
+            )
+        return 2.0
+
+    def within(self, square: float) -> float:
+        """The largest change of a value within a squared distance; 0 for none."""
+        return 0.0
 
     def outside(self, places: NDArray[np.float64]) -> NDArray[np.bool_]:
         """Which places are beyond the bounds, or of unknown values."""
@@ -238,16 +242,6 @@ class _Categories(_Column):
 
     def write(self, block: NDArray[np.float32], places: NDArray[np.float64], scale: float) -> None:
         block[np.arange(len(block)), places.astype(np.intp)] = scale
-
-    def square(self, amount: float | None) -> float:
-        if amount is not None:
-            raise ValueError(
-                f"change[{self.name!r}]={amount!r}: a category changes to any other; pass None."
-            )
-        return 2.0
-
-    def within(self, square: float) -> float:
-        return 0.0
 
     def names(self) -> list[str]:
         return [*self.places_of] or [str(i) for i in range(self.n_values)]
