@@ -71,7 +71,7 @@ def read(path: Path, columns: Columns, *, missing: str = "error") -> Records:
 
     ``missing`` says what becomes of those without content, label or owner: "error" or "drop".
     """
-    table, encoder = table_of(path, columns), columns.table
+    table = table_of(path, columns)
     if not len(table):
         raise InputError(f"{path}: no record is complete, or there is none.")
     cells = {columns.content: contents_of(table, columns)}
@@ -107,7 +107,7 @@ def read(path: Path, columns: Columns, *, missing: str = "error") -> Records:
         respelled = sum(first[label] != n for label, n in zip(labels.tolist(), names, strict=True))
     if columns.owner is not None:
         owners = _owners(of_columns[columns.named[-1]], kept, path, columns.owner)
-    embeds = columns.kind in ("embedding", "table")
+    embeds, encoder = columns.kind in ("embedding", "table"), columns.table
     return Records(
         np.stack(X) if embeds else X,
         labels,
