@@ -6,9 +6,8 @@ anes96 and randhie (statsmodels; the last two were chosen before any number was 
 1.7: what a Python lacks is named, and its cells are left as they are. Every method has the same
 bounds, from these sources and not from the records: codebooks of the packages; ages of adults;
 trials that are open to counts and weights which a clinic expects; serum free light chains and
-creatinine to about three times the upper end of their reference intervals; and for breast cancer
-radii of cell nuclei from 5 to 30, with perimeter and area of circles of these radii.
-(Its other bounds are round numbers without a source, set with these public records at hand.)
+creatinine to about three times the upper end of their reference intervals; those of breast cancer
+are in ``sklearn_balldp.datasets``.
 The noise of DP-EBM hides a record added or removed, ours one replaced, which is harder.
 """
 
@@ -25,26 +24,13 @@ from sklearn.metrics import log_loss, roc_auc_score
 
 from benchmarks.study import DELTA, Study, means, say, seeds_of, show
 from sklearn_balldp import BallDPLogisticRegression
+from sklearn_balldp.datasets import BREAST_CANCER
 from sklearn_balldp.encoders import TableEncoder
 
 YES = ["0", "1"]
-CELLS_OF_NUCLEI = {
-    "radius": (5, 30),
-    "texture": (5, 40),
-    "perimeter": (30, 190),
-    "area": (75, 2800),
-    "smoothness": (0.04, 0.18),
-    "compactness": (0, 0.4),
-    "concavity": (0, 0.5),
-    "concave points": (0, 0.25),
-    "symmetry": (0.1, 0.35),
-    "fractal dimension": (0.04, 0.1),
-}
 FLAGS = "hemo homo drugs oprior z30 race gender symptom treat offtrt"
 COLUMNS = {
-    "cancer": {f"mean {name}": list(bounds) for name, bounds in CELLS_OF_NUCLEI.items()}
-    | {f"{name} error": [0, high / 10] for name, (_, high) in CELLS_OF_NUCLEI.items()}
-    | {f"worst {name}": [low, 1.5 * high] for name, (low, high) in CELLS_OF_NUCLEI.items()},
+    "cancer": BREAST_CANCER,
     "actg": {
         "age": [12, 75],
         "wtkg": [30, 150],

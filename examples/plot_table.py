@@ -7,25 +7,20 @@ nuclei of breast cells: standard differential privacy beside a promise for any o
 """
 
 # %%
-# What the columns may hold: round numbers, from what is known of cells.
+# What the columns may hold is declared. The package holds bounds for this public table; bounds of
+# private records come from what the world knows.
 import matplotlib.pyplot as plt
 from sklearn.datasets import load_breast_cancer
 from sklearn.model_selection import train_test_split
 
 from sklearn_balldp import BallDPLogisticRegression
+from sklearn_balldp.datasets import BREAST_CANCER
 from sklearn_balldp.encoders import TableEncoder
 
 X, y = load_breast_cancer(return_X_y=True, as_frame=True)
-encoder = TableEncoder(
-    {
-        "mean radius": [5, 30],
-        "mean texture": [5, 40],
-        "mean smoothness": [0.04, 0.18],
-        "mean concavity": [0, 0.5],
-        "worst radius": [5, 45],
-        "worst concave points": [0, 0.4],
-    }
-)
+names = ("mean radius", "mean texture", "mean smoothness", "mean concavity", "worst radius")
+encoder = TableEncoder({name: BREAST_CANCER[name] for name in (*names, "worst concave points")})
+encoder.columns
 X, X_test, y, y_test = train_test_split(encoder.transform(X), y, stratify=y, random_state=0)
 
 # %%

@@ -26,7 +26,7 @@ from sklearn_balldp.publish import card, load
 from sklearn_balldp.publish.files import json_text
 
 DECLARED = """\
-"Größe" = [100, 220]   # cm
+"Größe" = ["", 100, 220]   # cm
 age = [18, 90]
 "Geschlecht, amtlich" = ["männlich", "weiblich", ""]
 since = [2000-01-01, 2025-12-31]
@@ -89,14 +89,22 @@ def test_from_a_table_to_labels(balldp, tmp_path):
     assert "columns['Größe']=[] is not filled in" in balldp(f"train {drafted}", 2)
     Path("draft.toml").write_text("outcome = ['a', 'b']\n", encoding="utf-16")
     assert "the model would be told the label" in balldp(f"train {drafted}", 2)
-    options = f"{TRAIN} --classes classes.txt --owner Patient"
-    planned = balldp(f"plan {options}".replace("--out model", ""))
+    options = f"{TRAIN} --classes classes.txt --owner Patient --keep-transcript kept"
+    planned = balldp(f"plan {options.replace('--out model', '').partition('--keep')[0]}")
     said = balldp(f"train {options}")
     for text in (planned, said):
         assert "it hides all five columns of every record of one person, whatever they" in text
         assert re.search(r"age: \d+ not as declared \(clipped, or spread\), \d+ missing", text)
-    assert "Nothing was refuted." in balldp("verify model")
+    [check] = re.findall(r"balldp (verify kept .*)$", said, re.MULTILINE)
+    assert "PASS          scale of the noise" in balldp(check)
+    assert "name the --label" in balldp("verify kept --private patients.csv", 2)
+    assert "pass these together" in balldp("verify kept --owner Patient", 2)
+    assert "pass them (--owner)" in balldp(check.partition(" --owner")[0])
     release = load("model")[-1].release_
+    shown = balldp("verify model")
+    assert "Nothing was refuted." in shown
+    assert "can test it (--private)" in shown
+    assert re.search(rf"PASS +encoder +{release.encoder}", shown)
     assert (release.labels, release.unit, release.domain) == ("protected", "person", "sphere")
     published = "".join(path.read_text("utf-8", "replace") for path in Path("model").iterdir())
     assert "ecret" not in published
@@ -105,10 +113,13 @@ def test_from_a_table_to_labels(balldp, tmp_path):
     shuffled.to_csv("new.csv", index=False)
     balldp("predict model new.csv --out labelled.csv")
     found = pd.read_csv("labelled.csv")["prediction"]
-    assert found.tolist() == load("model").predict(patients()).tolist()
+    for X in (patients(), patients().to_dict("list")):
+        assert found.tolist() == load("model").predict(X).tolist()
     assert (found == patients()["outcome"]).mean() > 0.75
     shuffled.drop(columns="age").to_csv("few.csv", index=False)
     assert "no column 'age'" in balldp("predict model few.csv", 2)
+    shuffled.assign(age=["30", *["secret"] * 999]).to_csv("few.csv", index=False)
+    assert "'age' in row 2 is no number" in balldp("predict model few.csv", 2)
     one = declared_in(Path("columns.toml"))
     Path("columns.json").write_text(json.dumps(dict(one.to_dict()["columns"])))
     same = declared_in(Path("columns.json"))
@@ -143,6 +154,8 @@ def test_what_is_hidden_is_said_on_terminal_and_card(balldp, hide, change, said)
         rows = {r[0]: r[1:] for r in re.findall(r"^\| (.*?) \| (.*?) \| (.*?) \|$", text, re.M)}
         assert rows["age"] == ("18 to 90", "by 5 or less")
         assert rows["Geschlecht, amtlich"] == ("männlich, weiblich, or missing", "not hidden")
+        assert rows["Größe"][0] == "100 to 220, or missing"
+        assert [name for name in rows if "days" in rows[name][1]] == ["since"]
         assert rows["since"][0] == "2000-01-01 to 2025-12-31"
         assert rows["zip"] == ("codes, in 64 cells", "not hidden")
         for name in ("Größe", "age", "since"):
@@ -190,6 +203,9 @@ REFUSED = """\
 -C --hide 'any 2' --owner zip  ::  told the owner
 -C --hide 'any 2' --owner outcome  ::  cannot serve as two
 -C --hide 'any 2' --encoder x  ::  --encoder
+-C --radius edits  ::  needs --text
+-C --radius 3  ::  at most 2
+-C --hide all --rare --classes classes.txt  ::  --rare needs --labels public
 --text note --hide 'any 2'  ::  --hide is for --columns
 --text note  ::  required: --radius"""
 
@@ -217,7 +233,7 @@ ODD = [
     (["2001-02-03", "2001-02-03 10:00", "2001-02-03T23:59:59Z"], DAY, ["2001-02-03"] * 3, (0, 0)),
     (["1900-01-01", "NaT", "2999-01-01"], DAY, ["2000-01-01", None, "2010-12-31"], (2, 1)),
     (["a", " a", "A", "b\n", "c", ""], LETTER, ["a", "a", None, "b", None, None], (2, 1)),
-    (["\u00fc", "u\u0308"], ["\u00fc", "o"], ["\u00fc", None], (1, 0)),
+    (["\u00fc", "u\u0308", "u"], ["u\u0308", "o"], ["\u00fc", "\u00fc", None], (1, 0)),
     (["1", "1.0", "01", "1,0"], ["1", "2"], ["1", "1", None, None], (2, 0)),
     ([1, 1.0, True], ["1", "2"], ["1", "1", None], (1, 0)),
     (["True", "no"], [False, True], ["true", None], (1, 0)),
@@ -227,6 +243,8 @@ ODD = [
     *(([c], NUMBER, None, None) for c in ("1,5", "1_000", "0x10", "12 kg", "50%", "1/2")),
     *(([c], NUMBER, None, None) for c in ("\u0663", "\u22125", "1 000", "1.000,5", [1], {})),
     *(([c], DAY, None, None) for c in ("3.2.2001", "2/3/2001", "2001-2-3", "2001-02-30", "37000")),
+    *(([c], DAY, None, None) for c in ("2001-02-03 25:00", "2001-02-03 --::Z", "20010203", 3)),
+    *(([c], LETTER, None, None) for c in (["a"], {"a": 1})),
 ]
 
 
@@ -243,7 +261,7 @@ def test_no_cell_is_altered_in_silence(cells, declared, taken, counted, tmp_path
         pd.DataFrame(rows).to_csv(paths[1], index=False)
     for path in paths:
         if taken is None:
-            with pytest.raises(InputError, match=r"'v' in row 2 is no (number|date)"):
+            with pytest.raises(InputError, match=r"'v' in row 2 is no (number|date|text)"):
                 read(path, columns)
             continue
         records = read(path, columns)
@@ -258,6 +276,28 @@ def test_notes_for_the_owner_alone(balldp):
     said = balldp(f"plan {TRAIN} --hide 'any 1'".replace("--out model", ""))
     notes = re.findall(r"^Note +columns.toml: (most \w+ of \w+|\d+)", said, re.M)
     assert notes == ["most cells of height", "most codes of number", "132"]
+    table.assign(height=[*["1.500"] * 999, ""]).to_csv("patients.csv", index=False, sep=";")
+    said = balldp(f"plan {TRAIN} --hide 'any 1'".replace("--out model", ""))
+    assert "numbers of height such as 1.500 are read as 1.5" in said
+    assert "numbers of number" not in said
+
+
+def test_names_have_one_spelling(balldp):
+    Path("columns.toml").write_text('"Gro\u0308ße " = [100, 220]\nage = [18, 90]', encoding="utf-8")
+    assert "a change of one column" in balldp(f"train {TRAIN} --hide Größe=1,age=1")
+    assert "Labelled" in balldp("predict model patients.csv --out labelled.csv")
+    Path("columns.toml").write_text('"Gro\u0308ße" = [1, 2]\n"Größe" = [1, 2]', encoding="utf-8")
+    assert "two names differ" in balldp(f"train {TRAIN} --hide 'any 1'".replace("model", "m"), 2)
+
+
+def test_risk_radius_and_rare_are_those_of_other_records(balldp):
+    given = "train patients.csv --columns columns.toml --label outcome"
+    balldp(f"{given} --hide 'any 2' --risk 0.3 --out risk")
+    assert load("risk")[-1].release_.certificate(0.1) == pytest.approx(0.3, abs=1e-9)
+    said = balldp(f"{given} --radius 0.5 --rare --epsilon 4 --out radius")
+    assert "may change unseen, alone: Größe by" in said
+    head = load("radius")[-1]
+    assert (head.release_.radius, head.release_.labels, head.priors) == (0.5, "public", "uniform")
 
 
 def test_forged_declarations_are_caught(balldp):
@@ -265,15 +305,33 @@ def test_forged_declarations_are_caught(balldp):
     balldp(f"train {TRAIN} --hide age=5")
     folder, record = Path("model"), load("model")[-1].release_
     kept = {path.name: path.read_text("utf-8", "replace") for path in folder.iterdir()}
-    for old, new in (("[18,90]", "[18,99]"), ("[18,90]", "[0,90]"), ('"weiblich"', '"divers"')):
-        config = json.loads(kept["config.json"])
-        text = json.dumps(config["steps"], separators=(",", ":"), ensure_ascii=False)
-        config["steps"] = json.loads(text.replace(old, new))
+    config = json.loads(kept["config.json"])
+    honest = json.dumps(config["steps"], separators=(",", ":"), ensure_ascii=False)
+
+    def failed():
+        return [check.name for check in verify(folder).checks if check.verdict == "FAIL"]
+
+    def forge(old, new):
+        assert old in honest
+        config["steps"] = json.loads(honest.replace(old, new))
         (folder / "config.json").write_bytes(json_text(config))
-        assert "encoder" in [c.name for c in verify(folder).checks if c.verdict == "FAIL"]
+
+    spellings = {
+        "[18,90]": ("[18.0,90]", "[90,18]"),
+        '"knots":4': ('"knots":5', '"knots":true', '"knots":4,"further":1'),
+        '["age",[18,90]]': ('["age",[18,90]],["age",[18,90]]', "7"),
+        '"m\u00e4nnlich"': ('"ma\u0308nnlich"', '"m\u00e4nnlich "'),
+    }
+    for old, others in spellings.items():
+        for new in others:
+            forge(old, new)
+            assert failed(), new
+    for old, new in (("[18,90]", "[18,99]"), ("[18,90]", "[0,90]"), ('"weiblich"', '"divers"')):
+        forge(old, new)
+        assert "encoder" in failed()
         name = TableEncoder(dict(config["steps"][0]["columns"])).identity
         (folder / "release.json").write_bytes(json_text(replace(record, encoder=name).to_dict()))
-        assert [c.name for c in verify(folder).checks if c.verdict == "FAIL"] == ["CARD.md"]
+        assert failed() == ["CARD.md"]
         for file in ("config.json", "release.json"):
             (folder / file).write_text(kept[file], encoding="utf-8")
     assert not verify(folder).failed

@@ -513,10 +513,11 @@ def test_weights_of_classes_transcripts_and_the_encoder_of_embeddings(balldp):
     rows = table[[f"e{i}" for i in range(5)]].to_numpy()
     np.savez("private.npz", X=rows, y=table["label"].to_numpy(dtype=str))
     assert "Lines" in balldp("verify model")
-    shown = balldp("verify kept --private private.npz")
-    assert "PASS          transcript" in shown
-    assert "PASS          scale of the noise" in shown
-    assert "Nothing was refuted" in shown
+    for private in ("private.npz", "rows.csv --label label"):
+        shown = balldp(f"verify kept --private {private}")
+        assert "PASS          transcript" in shown
+        assert "PASS          scale of the noise" in shown
+        assert "Nothing was refuted" in shown
     names = sorted(path.name for path in Path("model").iterdir())
     assert names == sorted(path.name for path in Path("kept").iterdir())
     assert "--keep-transcript 'kept' exists" in balldp(command.replace("out model", "out new"), 2)

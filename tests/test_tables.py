@@ -5,40 +5,33 @@ import json
 import math
 import re
 from decimal import Decimal
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
+from sklearn.datasets import load_breast_cancer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, SplineTransformer
 
-from sklearn_balldp import BallDPLogisticRegression, verify
-from sklearn_balldp.command import main
+from sklearn_balldp.datasets import BREAST_CANCER
 from sklearn_balldp.encoder_name import has_digest
 from sklearn_balldp.encoders import TableEncoder
-from sklearn_balldp.publish import load, save
 
-COLUMNS = {
-    "age": [18, 90],
-    "income": [0, 20_000, 50_000, 200_000],
-    "sex": ["f", "m", ""],
-    "since": ["2000-01-01", "2025-12-31"],
-    "zip": 64,
-    "smoker": [False, True],
-    "n": [-5, 5, ""],
+#: For each column what it may hold, and two values whose blocks share no cell.
+DECLARED = {
+    "age": ([18, 90], 18, 90),
+    "income": ([0, 20_000, 50_000, 200_000], 0, 200_000),
+    "sex": (["f", "m", ""], "f", "m"),
+    "since": (["2000-01-01", "2025-12-31"], "2000-01-01", "2025-12-31"),
+    "zip": (64, "1", "2"),
+    "smoker": ([False, True], True, False),
+    "n": ([-5, 5, ""], -5, 5),
 }
-#: For each column two values whose blocks share no cell.
-FAR = {
-    "age": (18, 90),
-    "income": (0, 200_000),
-    "sex": ("f", "m"),
-    "since": ("2000-01-01", "2025-12-31"),
-    "zip": ("1", "2"),
-    "smoker": (True, False),
-    "n": (-5, 5),
-}
+COLUMNS = {name: declared for name, (declared, *_) in DECLARED.items()}
+FAR = {name: pair for name, (_, *pair) in DECLARED.items()}
 #: Rows in single precision come this close to what is stated.
 NEAR = 4e-7
 
@@ -130,12 +123,8 @@ def test_several_changes_at_once():
     encoder, n, rng = TableEncoder(COLUMNS), 20_000, np.random.default_rng(0)
     change = {"age": 5, "income": 10_000, "sex": None}
     own = {**records(n, 0), "age": rng.uniform(18, 90, n), "income": rng.uniform(0, 2e5, n)}
-    other = {
-        **own,
-        "age": own["age"] + rng.uniform(-5, 5, n),
-        "income": own["income"] + rng.uniform(-1e4, 1e4, n),
-        "sex": rng.choice(["f", "m"], n).tolist(),
-    }
+    other = {**own, "age": own["age"] + rng.uniform(-5, 5, n), "sex": rng.choice(["f", "m"], n)}
+    other["income"] = own["income"] + rng.uniform(-1e4, 1e4, n)
     stated = encoder.radius(change)
     assert far(encoder.transform(own), encoder.transform(other)).max() <= stated
     base = {name: [FAR[name][0]] for name in COLUMNS}
@@ -162,21 +151,23 @@ def test_a_row_depends_on_its_record_alone():
         assert np.array_equal(alone[0], rows[i])
     east, west = (datetime.timezone(datetime.timedelta(hours=h)) for h in (5, -5))
     instant = datetime.datetime(2001, 1, 1, 22, tzinfo=datetime.UTC)
-    for declared, cells in (
-        ({"a": ["true", "1", "0"]}, [True, 1, 1.0, "1", "True", 0.0, -0.0, "1.0", np.float64(1)]),
-        ({"a": ["true", "1", "0"]}, [False, 0, "TRUE", np.True_, np.int8(1), np.float32(1)]),
-        ({"a": ["1", "1.00"]}, [Decimal("1.0"), Decimal("1.00"), "1.00", 1]),
-        ({"a": ["2001-01-01", "2001-01-02"]}, [instant.astimezone(z) for z in (east, west)]),
-        ({"a": 64}, [10**16, 1e16, np.float64(1e16), 7, "7", "007"]),
+    e, combined = "caf\u00e9", "cafe\u0301"
+    for declared, cells, places in (
+        (["true", "1", "0"], [True, 1, 1.0, "1", "True", -0.0, "1.0"], [0, 1, 1, 1, 0, 2, 1]),
+        (["true", "0", "1"], [False, 0, "TRUE", np.True_, np.int8(1), np.float32(1)], None),
+        (["1", "1.00"], [Decimal("1.0"), Decimal("1.00"), "1.00", 1], [0, 1, 1, 0]),
+        (["2001-01-01", "2001-01-02"], [instant.astimezone(z) for z in (east, west)], None),
+        (64, [7, "7", b"7", "7.0", 1e16, 10**16, np.float64(1e16)], [2] * 4 + [12] * 3),
+        (64, ["7", "007", "7.00"], [2, 61, 14]),
+        ([e, "b"], [combined, e, f"\u200b{e} ", "b"], [0, 0, 0, 1]),
+        ([combined, "cafe"], [combined, e, "cafe"], [0, 0, 1]),
     ):
-        encoder = TableEncoder(declared)
+        encoder = TableEncoder({"a": declared})
+        together = encoder.transform({"a": cells})
+        assert places is None or together.argmax(axis=1).tolist() == places
         for order in (cells, cells[::-1]):
             alone = [encoder.transform({"a": [cell]}) for cell in order]
             assert np.array_equal(encoder.transform({"a": order}), np.concatenate(alone))
-    a = TableEncoder({"a": ["true", "1", "0"]}).transform({"a": [True, 1, "1.0", "TRUE", -0.0]})
-    assert a.argmax(axis=1).tolist() == [0, 1, 1, 0, 2]
-    codes = TableEncoder({"a": 4096}).transform({"a": ["7", "007", "7.00", 1e16, 10**16]})
-    assert len(set(codes.argmax(axis=1).tolist())) == 4
 
 
 @pytest.mark.needs("polars", "pyarrow")
@@ -184,15 +175,8 @@ def test_tables_of_other_libraries():
     import polars as pl
     import pyarrow as pa
 
-    columns = {
-        "age": [18, 90],
-        "sex": ["f", "m"],
-        "since": ["2000-01-01", "2025-12-31"],
-        "zip": 8,
-        "smoker": [False, True],
-        "code": ["1", "2"],
-    }
-    encoder = TableEncoder(columns)
+    columns = {name: COLUMNS[name] for name in ("age", "sex", "since", "zip", "smoker")}
+    encoder = TableEncoder({**columns, "code": ["1", "2"]})
     own = {
         "age": [30, None, 95],
         "sex": ["f", None, "x"],
@@ -209,6 +193,7 @@ def test_tables_of_other_libraries():
         frame.iloc[:, ::-1].assign(further=1),
         frame.assign(since=pd.to_datetime(own["since"]), sex=pd.Categorical(own["sex"])),
         pd.DataFrame(texts),
+        {**texts, "age": np.ma.array([30, 7, 95], mask=[0, 1, 0])},
         texts,
         pl.DataFrame(own),
         pl.DataFrame({**own, "sex": pl.Series(own["sex"], dtype=pl.Categorical)}),
@@ -239,33 +224,14 @@ def test_missing_and_unknown_values():
     assert encoder.counts(odd)["c"] == (1, 1)
 
 
-@pytest.mark.parametrize(
-    "declared",
-    [
-        [3, 3],
-        [5, 1],
-        [0, 5, 5],
-        [0, math.inf],
-        [0, 5e-324],
-        [-1.7e308, 1.7e308],
-        [1],
-        [1, ""],
-        ["x"],
-        [""],
-        ["x", "x"],
-        ["1", "1.0"],
-        [1, "x"],
-        [None, None],
-        ["2020-01-01", "2019-01-01"],
-        ["2020-02-30", "2021-01-01"],
-        [],
-        1,
-        5000,
-        0.5,
-        True,
-        None,
-    ],
-)
+NO_DECLARATIONS = [
+    *([3, 3], [5, 1], [0, 5, 5], [0, math.inf], [0, 5e-324], [-1.7e308, 1.7e308], [1], [1, ""]),
+    *(["x"], [""], ["x", "x"], ["1", "1.0"], ["caf\u00e9", "cafe\u0301"], [1, "x"], [None, None]),
+    *(["2020-01-01", "2019-01-01"], ["2020-02-30", "2021-01-01"], [], 1, 5000, 0.5, True, None),
+]
+
+
+@pytest.mark.parametrize("declared", NO_DECLARATIONS)
 def test_what_is_no_declaration(declared):
     with pytest.raises(ValueError, match=r"columns\['a'\]"):
         TableEncoder({"a": declared}).fit()
@@ -279,18 +245,25 @@ def test_other_mistakes_are_named():
     for knots in (1, 65, 2.5):
         with pytest.raises(ValueError, match="knots"):
             TableEncoder({"age": [18, 90]}, knots=knots).fit()
-    table = {"age": ["30", "Miller"], "sex": ["f", "m"]}
-    with pytest.raises(ValueError, match="'age' in row 2 is no number") as told:
-        encoder.transform(table)
+    with pytest.raises(ValueError, match="forms of letters alone"):
+        TableEncoder({"caf\u00e9": 8, "cafe\u0301 ": 8}).fit()
+    with pytest.raises(ValueError, match="'age' in row 2 is no number such as") as told:
+        encoder.transform({"age": ["30", "Miller"], "sex": ["f", "m"]})
     assert "Miller" not in repr(told.value)
     assert told.value.__context__ is None
-    for cell in ("1_000", "٣", "0x10", [], b"3"):
-        with pytest.raises(ValueError, match="row 1 is no number"):
-            encoder.transform({"age": [cell], "sex": ["f"]})
-    day = TableEncoder({"day": ["2000-01-01", "2001-01-01"]})
-    for cell in ("1.2.2000", "2000-13-01", 3, "2000-01-01x"):
-        with pytest.raises(ValueError, match="row 1 is no date such as"):
-            day.transform({"day": [cell]})
+    day = {"day": ["2000-01-01", "2001-01-01"]}
+    for declared, cells, what in (
+        ({"age": [18, 90]}, ("1_000", "\u0663", "0x10", [], b"\xff"), "number"),
+        (day, ("1.2.2000", "2000-13-01", 3, np.int8(3), "2000-01-01x"), "date"),
+        ({"sex": ["f", "m"]}, ([], {"a": 1}, ("f",), b"\xff"), "text"),
+        ({"code": 64}, ([7], {7}, frozenset("7"), np.zeros(2), object()), "text"),
+    ):
+        for cell in cells:
+            with pytest.raises(ValueError, match=f"row 1 is no {what}"):
+                TableEncoder(declared).transform({next(iter(declared)): [cell]})
+    # As an array too: a number of days would be a day of 1970.
+    with pytest.raises(ValueError, match="row 1 is no date"):
+        TableEncoder(day).transform({"day": np.array([3])})
     for X in ({"Age": [1], "sex": ["f"]}, pd.DataFrame({"Age": [1]}), [{"Age": 1}]):
         with pytest.raises(ValueError, match="no column 'age'"):
             encoder.transform(X)
@@ -347,44 +320,11 @@ def test_scikit_learn_makes_the_same_cells():
     assert np.abs(ours - theirs / math.sqrt(2.0)).max() < 1e-7
 
 
-def test_a_folder_carries_the_declaration(tmp_path, capsys):
-    """Saved, verified, loaded, and used on a file by the names of its columns."""
-    rng = np.random.default_rng(0)
-    X = pd.DataFrame({"age": rng.uniform(10, 100, 400), "sex": rng.choice(["f", "m", ""], 400)})
-    y = np.where(X["age"] + 20 * (X["sex"] == "f") > 60, "ill", "well")
-    encoder = TableEncoder({"age": [18, 90], "sex": ["f", "m"]})
-    head = BallDPLogisticRegression(
-        8.0, radius=encoder.radius(1), domain="sphere", encoder=encoder.identity
-    )
-    model = make_pipeline(encoder, head).fit(X, y)
-    folder = save(model, tmp_path / "model")
-    report = verify(folder)
-    assert not report.failed
-    assert re.search(rf"PASS +encoder +{encoder.identity}", str(report))
-    loaded = load(folder)
-    assert loaded[0].to_dict() == encoder.to_dict()
-    for table in (X, X[["sex", "age"]], X.to_dict("list")):
-        assert np.array_equal(loaded.predict(table), model.predict(X))
-    X[["sex", "age"]].to_csv(tmp_path / "new.csv", index=False)
-    out = tmp_path / "labels.csv"
-    assert main(["predict", str(folder), str(tmp_path / "new.csv"), "--out", str(out)]) == 0
-    assert pd.read_csv(out)["prediction"].tolist() == model.predict(X).tolist()
-    (tmp_path / "new.csv").write_text("age,sex\n30,f\nMiller,m\n")
-    assert main(["predict", str(folder), str(tmp_path / "new.csv")]) == 2
-    told = capsys.readouterr().err
-    assert "'age' in row 2 is no number" in told
-    assert "Miller" not in told
-    config = json.loads((tmp_path / "model" / "config.json").read_text())
-    for change in (
-        {"knots": 5},
-        {"columns": [["age", [18, 91]], ["sex", ["f", "m"]]]},
-        {"columns": [["age", [18, 90]], ["sex", ["f", "m", ""]]]},
-        {"columns": [["age", [18.0, 90]], ["sex", ["f", "m"]]]},
-        {"columns": [["age", [90, 18]], ["sex", ["f", "m"]]]},
-        {"columns": [["age", [18, 90]], ["age", [18, 90]], ["sex", ["f", "m"]]]},
-        {"columns": 7},
-        {"further": 1},
-    ):
-        forged = {**config, "steps": [{**config["steps"][0], **change}]}
-        (tmp_path / "model" / "config.json").write_text(json.dumps(forged))
-        assert verify(folder).failed, change
+def test_bounds_of_the_public_table_are_declared_once():
+    """The page of tables shows some of them."""
+    assert [*BREAST_CANCER] == load_breast_cancer().feature_names.tolist()
+    assert TableEncoder(BREAST_CANCER).fit().knots == 4
+    page = (Path(__file__).parents[1] / "docs" / "tables.md").read_text(encoding="utf-8")
+    shown = re.findall(r'"(mean [\w ]+)": (\[[^\]]+\])', page)
+    assert len(shown) == 4
+    assert {name: json.loads(ends) for name, ends in shown}.items() <= BREAST_CANCER.items()

@@ -26,6 +26,7 @@ _HINTS = {
     "categories": '["one", "another"]',
     "codes": "64, into so many cells; or list the values",
     "texts": "delete it: free texts are for --text",
+    "lists": "delete it: lists of numbers are for --embedding",
     "empty": "nothing in it so far",
 }
 # Different cells that tell a column's kind, categories of which it has at most so many, the length
@@ -52,7 +53,10 @@ def _key(name: str) -> str:
 
 
 def _kind(cells: Sequence[Any]) -> str:
-    seen = dict.fromkeys(map(spelled, cells))
+    try:
+        seen = dict.fromkeys(map(spelled, cells))
+    except (TypeError, ValueError):
+        return "lists"
     texts = [text for text in seen if text.lower() not in MISSING]
     if not texts:
         return "empty"
@@ -121,12 +125,14 @@ def radius_of(encoder: TableEncoder, hide: str) -> float:
         if several := re.fullmatch(r"any\s+(\d+)", hide, re.ASCII):
             return encoder.radius(int(several[1]))
         change: dict[str, float | None] = {}
-        for part in map(str.strip, next(csv.reader([hide], skipinitialspace=True))):
-            whole = part in encoder.columns or "=" not in part
-            name, amount = (part, None) if whole else part.rsplit("=", 1)
-            if name.strip() in change:
-                raise ValueError(f"{name.strip()} is named twice.")
-            change[name.strip()] = None if amount is None else float(amount)
+        declared = {name_of(name): name for name in encoder.columns}
+        for part in map(name_of, next(csv.reader([hide], skipinitialspace=True))):
+            whole = part in declared or "=" not in part
+            shown, amount = (part, None) if whole else part.rsplit("=", 1)
+            name = declared.get(name_of(shown), shown)
+            if name in change:
+                raise ValueError(f"{name} is named twice.")
+            change[name] = None if amount is None else float(amount)
         return encoder.radius(change)
     except (ValueError, csv.Error) as error:
         raise InputError(

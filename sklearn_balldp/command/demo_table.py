@@ -9,6 +9,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import train_test_split
 from sklearn.pipeline import make_pipeline
 
+from ..datasets import BREAST_CANCER
 from ..encoders import TableEncoder
 from ..heads import BallDPLogisticRegression
 from ..publish import save, verify
@@ -20,15 +21,7 @@ from .demo import CHOSEN, MODEL, NEW, README, compared, print_scores
 from .options import report
 
 RECORDS, COLUMNS, CLASSES = "patients.csv", "columns.toml", "classes.txt"
-#: Round and broad bounds: radii and deviations of grey levels in a picture of some hundred pixels,
-#: and shares. They were chosen with these public records at hand; an owner's come from elsewhere.
-_BOUNDS = {
-    "radius": [5, 40],
-    "texture": [0, 50],
-    "smoothness": [0, 0.3],
-    "concavity": [0, 1],
-    "concave points": [0, 0.5],
-}
+_MEASURES = ("radius", "texture", "smoothness", "concavity", "concave points")
 _CONTENT = f"""\
 Written by `balldp demo --table`:
 
@@ -46,10 +39,8 @@ def demo_table(options: argparse.Namespace) -> None:
     place = options.out
     check_new(place)
     data = load_breast_cancer(as_frame=True)
-    encoder = TableEncoder(
-        {f"{of} {name}": ends for of in ("mean", "worst") for name, ends in _BOUNDS.items()}
-    )
-    names = [*encoder.columns]
+    names = [f"{of} {measure}" for of in ("mean", "worst") for measure in _MEASURES]
+    encoder = TableEncoder({name: BREAST_CANCER[name] for name in names})
     X, new, y, y_new = train_test_split(
         data.data[names], data.target_names[data.target], test_size=142, random_state=0
     )

@@ -74,7 +74,7 @@ class Columns:
     @cached_property
     def contents(self) -> list[str]:
         """All columns of the records that are known by name."""
-        return [self.content] if self.table is None else [*self.table.columns]
+        return [self.content] if self.table is None else [*map(name_of, self.table.columns)]
 
     @cached_property
     def named(self) -> list[str]:

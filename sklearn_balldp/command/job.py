@@ -239,10 +239,7 @@ def _check_table(path: Path, records: Records) -> None:
         for name, (outside, missing) in records.counts.items()
         if outside > (n - missing) / 2
     ]
-    notes += [
-        f"most codes of {name} are those of one record alone: delete it if it numbers persons."
-        for name in records.rare
-    ]
+    notes += records.odd
     if width * _RECORDS_PER_CELL > n:
         notes.append(
             f"{width:,} cells are many for {n:,} records, and noise goes into each: delete columns "

@@ -150,8 +150,11 @@ def of_verify(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     add = parser.add_argument
     add("model", metavar="MODEL", help="its folder, or hf://OWNER/NAME")
-    rows = "the private records, arrays X and y (and groups), to test the noise itself"
-    add("--private", metavar="DATA.npz", help=rows)
+    rows = """the private records, to test the noise itself: the file that train was told, with its
+        --label (and --owner); or arrays X and y (and groups) in an npz"""
+    add("--private", metavar="FILE", help=rows)
+    add("--label", metavar="COLUMN", help="column of labels in --private FILE")
+    add("--owner", metavar="COLUMN", help="column of owners in it")
     earlier = "an earlier release from the same records, to find noise that was used again; may be "
     earlier += "given several times"
     add("--earlier", metavar="MODEL", action="append", default=[], help=earlier)

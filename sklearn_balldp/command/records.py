@@ -6,7 +6,7 @@ A cell is read from its own value alone, and no error quotes one: rows are named
 import difflib
 import re
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from ..encoders import SentenceEncoder, TableEncoder
 from ..encoders.tables import MISSING, Counts, spelled
 from ..text import appearance, label_key, one_line, spelling, trimmed
-from .files import Columns, Picture, Table, rows_in_words, table_of
+from .files import Cells, Columns, Picture, Table, name_of, rows_in_words, table_of
 from .options import InputError
 
 _MAX_LABEL = 200
@@ -29,6 +29,8 @@ _MAX_LABEL = 200
 _MANY = 50
 # Codes that may well be different.
 _FEW_CODES = 20
+# What may group thousands where cells are parted by semicolons.
+_GROUPED = re.compile(r"\s*[-+]?\d{1,3}\.\d{3}\s*")
 # Characters below which no encoder is asked how many tokens a text has.
 _SHORT = 64
 # Spellings of a missing number, and types of cells that can be numbers.
@@ -45,6 +47,8 @@ class Records:
     #: Labels and owners, each in one spelling.
     y: NDArray[Any] | None
     owners: NDArray[Any] | None
+    #: Their places in the file.
+    kept: list[int] = field(default_factory=list)
     #: How many lacked something.
     n_dropped: int = 0
     #: How many have the content of an earlier one.
@@ -53,8 +57,8 @@ class Records:
     n_respelled: int = 0
     #: Of a table: how many cells of each column are not as declared.
     counts: dict[str, Counts] = field(default_factory=dict)
-    #: Columns of codes that few records share.
-    rare: tuple[str, ...] = ()
+    #: Of a table: what may be meant otherwise than it is read.
+    odd: tuple[str, ...] = ()
 
     @property
     def groups(self) -> dict[str, Any]:
@@ -101,7 +105,7 @@ def read(path: Path, columns: Columns, *, missing: str = "error") -> Records:
         respelled = sum(first[label] != n for label, n in zip(labels.tolist(), names, strict=True))
     if columns.owner is not None:
         owners = _owners(of_columns[columns.named[-1]], kept, path, columns.owner)
-    embeds = columns.kind in ("embedding", "table")
+    embeds, encoder = columns.kind in ("embedding", "table"), columns.table
     return Records(
         np.stack(X) if embeds else X,
         labels,
@@ -109,21 +113,32 @@ def read(path: Path, columns: Columns, *, missing: str = "error") -> Records:
         n_dropped=len(dropped),
         n_repeated=len(X) - len({blake2b(x).digest() if embeds else x for x in X}),
         n_respelled=respelled,
-        counts={} if columns.table is None else columns.table.counts(table.cells),
-        rare=_rare(table, columns.table),
+        kept=kept,
+        counts={} if encoder is None else encoder.counts(declared_cells(table, encoder)),
+        odd=() if encoder is None else tuple(_odd(table, encoder)),
     )
 
 
-def _rare(table: Table, encoder: TableEncoder | None) -> tuple[str, ...]:
-    """Columns of codes of which most are those of one record."""
-    found = []
-    for name, declared in () if encoder is None else encoder.columns.items():
-        codes = [
-            code for cell in table.cells[name] if (code := spelled(cell)).lower() not in MISSING
-        ]
-        if isinstance(declared, int) and len(codes) > _FEW_CODES and len({*codes}) > len(codes) / 2:
-            found.append(name)
-    return tuple(found)
+def declared_cells(table: Table, encoder: TableEncoder) -> Cells:
+    """Columns by the names that were declared; in the file they have one spelling."""
+    return {name: table.cells[name_of(name)] for name in encoder.columns}
+
+
+def _odd(table: Table, encoder: TableEncoder) -> Iterator[str]:
+    """What of a table may be meant otherwise than it is read."""
+    for name, declared in encoder.columns.items():
+        cells = table.cells[name_of(name)]
+        if isinstance(declared, int):
+            codes = [code for cell in cells if (code := spelled(cell)).lower() not in MISSING]
+            if len(codes) > _FEW_CODES and len({*codes}) > len(codes) / 2:
+                yield (
+                    f"most codes of {name} are those of one record alone: delete it if it numbers "
+                    "persons."
+                )
+        elif table.separator == ";" and not any(isinstance(v, str) and v for v in declared):
+            pointed = [str(cell) for cell in cells if "." in str(cell)]
+            if pointed and all(map(_GROUPED.fullmatch, pointed)):
+                yield f"numbers of {name} such as 1.500 are read as 1.5: write 1500 if it is meant."
 
 
 def aligned(labels: Iterable[str], classes: Iterable[str] = ()) -> list[str]:
@@ -215,7 +230,7 @@ def contents_of(table: Table, columns: Columns) -> list[Any]:
         return [None if row is None or not np.isfinite(row).all() else row for row in rows]
     if columns.table is not None:
         try:
-            return [*columns.table.transform(table.cells)]
+            return [*columns.table.transform(declared_cells(table, columns.table))]
         except ValueError as error:
             raise InputError(f"{path}: {str(error).removeprefix('X: ')}") from None
     texts = [text_of(c, path, names[0], i) for i, c in enumerate(table.cells[names[0]], 1)]

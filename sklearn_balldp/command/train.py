@@ -1,6 +1,7 @@
 """``balldp train``: from a file of private records to a folder to publish."""
 
 import argparse
+import shlex
 from pathlib import Path
 
 import numpy as np
@@ -49,7 +50,12 @@ def train(options: argparse.Namespace) -> None:
         print(account)
     if options.keep_transcript is not None:
         place = save(model, options.keep_transcript, transcript=True, column=job.column)
-        print(f"          {place}, with the noisy steps, for you alone: balldp verify {place}")
+        given = ["--private", str(options.file), "--label", options.label]
+        given += [] if options.owner is None else ["--owner", options.owner]
+        print(
+            f"          {place}, with the noisy steps, for you alone: balldp verify {place} "
+            f"{shlex.join(given)}"
+        )
     odd = warning(job, score)
     print(
         f"Warning   {odd}" if odd else f"Next      balldp verify {folder}; hf upload NAME {folder}"

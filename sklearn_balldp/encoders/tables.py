@@ -11,7 +11,7 @@ import json
 import math
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import date
 from typing import Any, NamedTuple
@@ -22,6 +22,7 @@ from sklearn.utils import Tags
 
 from .._parameters import check_positive, check_whole
 from ..pipelines import Stateless
+from ..text import trimmed
 
 #: What stands for no value, unless it is declared as a category.
 MISSING = frozenset(("", "na", "n/a", "nan", "nat", "null", "none", "<na>", "?"))
@@ -32,11 +33,14 @@ _ROUNDING = 1.2e-7
 # Rows that are filled together fit into a processor's cache.
 _PART = 2**16
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]?inf(inity)?", re.ASCII | re.I)
+_WORDS = {**dict.fromkeys(MISSING, math.nan), "true": 1.0, "false": 0.0}
 _WHOLE = re.compile(r"-?(0|[1-9]\d*)\.0", re.ASCII)
 # Cells that are equal, and of one of these types, have one spelling.
 _PLAIN = {str, int, float, bool, type(None), np.float16, np.float32, np.float64}
 _DAY = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
-_TIME = re.compile(r"(\d{4}-\d\d-\d\d)([ T][\d:.,+Z-]*)?", re.ASCII)
+_TIME = re.compile(
+    r"([ T]([01]\d|2[0-3]):[0-5]\d(:[0-5]\d([.,]\d+)?)?( ?Z|[+-]\d\d(:?\d\d)?)?)?", re.ASCII
+)
 
 
 class Counts(NamedTuple):
@@ -47,9 +51,19 @@ class Counts(NamedTuple):
     missing: int
 
 
+def _text(cell: Any) -> str:
+    """A cell as text, in Unicode's composed form, without what is not seen at its ends."""
+    several = not isinstance(cell, (str, bytes)) and isinstance(cell, Collection)
+    # Otherwise its text may tell an order or a place in memory.
+    if several or type(cell).__repr__ is object.__repr__:
+        raise TypeError
+    text = cell.decode() if isinstance(cell, bytes) else str(cell)
+    return text.strip() if text.isascii() else trimmed(text)
+
+
 def spelled(cell: Any) -> str:
     """One text for one value: 1, 1.0 and "1.0" are the same; so are True, "True" and "TRUE"."""
-    text = str(cell).strip()
+    text = _text(cell)
     if text.lower() in ("true", "false"):
         return text.lower()
     if isinstance(cell, (float, np.floating)) and float(cell).is_integer():
@@ -58,23 +72,10 @@ def spelled(cell: Any) -> str:
     return str(int(text[:-2])) if _WHOLE.fullmatch(text) else text
 
 
-def _number(cell: Any) -> float:
-    if isinstance(cell, (int, float, np.floating)):
-        return float(cell)
-    text = str(cell).strip()
-    if _NUMBER.fullmatch(text):
-        return float(text)
-    return {**dict.fromkeys(MISSING, math.nan), "true": 1.0, "false": 0.0}[text.lower()]
-
-
-def _day(cell: Any) -> float:
-    text = str(cell).strip()
-    if text.lower() in MISSING:
-        return math.nan
-    found = _TIME.fullmatch(text)
-    if found is None:
+def _day(text: str) -> float:
+    if not _DAY.fullmatch(text):
         raise ValueError
-    return float(np.datetime64(found[1], "D").astype(int))
+    return float(np.datetime64(text, "D").astype(int))
 
 
 class _Read(dict[Any, float]):
@@ -94,50 +95,56 @@ class _Column(ABC):
     #: What its cells are, for an error that must not quote one.
     what = "text"
 
-    def __init__(self, name: str, n_values: int, has_cell: bool) -> None:
+    def __init__(self, name: str, n_values: int, has_cell: bool, low: float, high: float) -> None:
         self.name, self.n_values, self.has_cell = name, n_values, has_cell
-        self.width = n_values + has_cell
+        self.width, self.low, self.high = n_values + has_cell, low, high
 
     @abstractmethod
     def read(self, cell: Any) -> float:
-        """The place of a cell: NaN if it is missing; a LookupError or ValueError if it is none."""
-
-    @abstractmethod
-    def absent(self, places: NDArray[np.float64]) -> NDArray[np.bool_]:
-        """Which places are of missing or unknown values."""
-
-    @abstractmethod
-    def outside(self, places: NDArray[np.float64]) -> int:
-        """How many places are beyond the bounds, or of unknown values."""
+        """The place of a cell: NaN if it is missing; any error if it is none."""
 
     @abstractmethod
     def write(self, block: NDArray[np.float32], places: NDArray[np.float64], scale: float) -> None:
         """Entries of cells that are there."""
 
     @abstractmethod
-    def square(self, amount: float | None) -> float:
-        """Largest squared distance of two blocks for a change by an amount; None is any value."""
-
-    @abstractmethod
-    def within(self, square: float) -> float:
-        """The largest change of a value within a squared distance; 0 for none."""
-
-    @abstractmethod
     def names(self) -> list[str]:
         """What its cells stand for, but for missing values."""
+
+    def square(self, amount: float | None) -> float:
+        """Largest squared distance of two blocks for a change by an amount; None is any value."""
+        if amount is not None:
+            raise ValueError(
+                f"change[{self.name!r}]={amount!r}: a category changes to any other; pass None."
+            )
+        return 2.0
+
+    def within(self, square: float) -> float:
+        """The largest change of a value within a squared distance; 0 for none."""
+        return 0.0
+
+    def outside(self, places: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """Which places are beyond the bounds, or of unknown values."""
+        return (places < self.low) | (places > self.high)
+
+    def absent(self, places: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """Which places are of values that are spread."""
+        return np.isnan(places)
 
     def places(self, X: Any) -> NDArray[np.float64]:
         """Where the cells of a column fall."""
         cells = _cells(X, self.name)
-        if isinstance(cells, np.ndarray) and isinstance(self, _Numbers):
-            return cells.astype(np.float64)
-        found: list[float] = []
+        if isinstance(cells, np.ndarray):
+            if type(self) is _Numbers:
+                return cells.astype(np.float64)
+            cells = cells.tolist()
+        types, found = {*map(type, cells)}, list[float]()
+        plain = (cell if type(cell) in _PLAIN else _text(cell) for cell in cells)
+        # Each distinct cell is read once, unless cells of two types may be equal: True is 1.
+        one_type = len((types & _PLAIN) - {str, type(None)}) < 2
+        read = _Read(self.read).__getitem__ if one_type else self.read
         with contextlib.suppress(Exception):
-            if not {*map(type, cells)} <= _PLAIN:
-                cells = [cell if type(cell) in _PLAIN else str(cell) for cell in cells]
-            # Each distinct cell is read once, unless cells of two types may be equal: True is 1.
-            one_type = len({*map(type, cells)} - {str, type(None)}) < 2
-            found.extend(map(_Read(self.read).__getitem__ if one_type else self.read, cells))
+            found.extend(map(read, cells if types <= _PLAIN else plain))
         if len(found) < len(cells):
             # Outside of the handler: an error's context may quote the cell, which is private.
             raise ValueError(
@@ -150,8 +157,7 @@ class _Column(ABC):
         """Write the block of some rows, each of norm ``scale``."""
         absent = self.absent(places)
         self.write(block, np.where(absent, 0.0, places), scale)
-        if absent.any():
-            block[absent, : self.n_values] = scale / math.sqrt(self.n_values)
+        block[absent, : self.n_values] = scale / math.sqrt(self.n_values)
         if self.has_cell:
             missing = np.isnan(places)
             block[missing, : self.n_values], block[missing, -1] = 0.0, scale
@@ -160,23 +166,20 @@ class _Column(ABC):
 class _Numbers(_Column):
     """Quarter circles between knots: with t the place between two, cos(t pi/2) and sin(t pi/2)."""
 
-    what = "number"
+    what = "number such as 1.5"
 
     def __init__(self, name: str, knots: NDArray[np.float64], has_cell: bool) -> None:
-        super().__init__(name, len(knots), has_cell)
+        super().__init__(name, len(knots), has_cell, knots[0], knots[-1])
         with np.errstate(all="ignore"):
             steps = np.diff(knots)
             self.knots, self.step = knots, float(steps.min())
             self.rises = self.step > 0.0 and bool(np.isfinite([*steps, 1.0 / self.step]).all())
 
     def read(self, cell: Any) -> float:
-        return _number(cell)
-
-    def absent(self, places: NDArray[np.float64]) -> NDArray[np.bool_]:
-        return np.isnan(places)
-
-    def outside(self, places: NDArray[np.float64]) -> int:
-        return int(((places < self.knots[0]) | (places > self.knots[-1])).sum())
+        if isinstance(cell, (int, float, np.floating)):
+            return float(cell)
+        text = _text(cell)
+        return float(text) if _NUMBER.fullmatch(text) else _WORDS[text.lower()]
 
     def write(self, block: NDArray[np.float32], places: NDArray[np.float64], scale: float) -> None:
         u = np.interp(places, self.knots, np.arange(self.n_values))
@@ -203,7 +206,12 @@ class _Days(_Numbers):
     what = "date such as 2000-12-31"
 
     def read(self, cell: Any) -> float:
-        return _day(cell)
+        text = _text(cell)
+        if text.lower() in MISSING:
+            return math.nan
+        if not _TIME.fullmatch(text[10:]):
+            raise ValueError
+        return _day(text[:10])
 
     def names(self) -> list[str]:
         return [str(np.datetime64(round(knot), "D")) for knot in self.knots.tolist()]
@@ -213,10 +221,10 @@ class _Categories(_Column):
     """An axis for each category, or for each value that codes are hashed to."""
 
     def __init__(self, name: str, values: list[str] | int, has_cell: bool = False) -> None:
-        self.places_of = {}
-        if not isinstance(values, int):
-            self.places_of = {spelled(value): float(i) for i, value in enumerate(values)}
-        super().__init__(name, values if isinstance(values, int) else len(values), has_cell)
+        own = [] if isinstance(values, int) else values
+        self.places_of = {spelled(value): float(i) for i, value in enumerate(own)}
+        n_values = values if isinstance(values, int) else len(values)
+        super().__init__(name, n_values, has_cell, 0.0, n_values)
 
     def read(self, cell: Any) -> float:
         text = spelled(cell)
@@ -230,23 +238,10 @@ class _Categories(_Column):
         return float(int.from_bytes(digest, "big") % self.n_values)
 
     def absent(self, places: NDArray[np.float64]) -> NDArray[np.bool_]:
-        return np.isnan(places) | (places < 0.0)
-
-    def outside(self, places: NDArray[np.float64]) -> int:
-        return int((places < 0.0).sum())
+        return np.isnan(places) | self.outside(places)
 
     def write(self, block: NDArray[np.float32], places: NDArray[np.float64], scale: float) -> None:
         block[np.arange(len(block)), places.astype(np.intp)] = scale
-
-    def square(self, amount: float | None) -> float:
-        if amount is not None:
-            raise ValueError(
-                f"change[{self.name!r}]={amount!r}: a category changes to any other; pass None."
-            )
-        return 2.0
-
-    def within(self, square: float) -> float:
-        return 0.0
 
     def names(self) -> list[str]:
         return [*self.places_of] or [str(i) for i in range(self.n_values)]
@@ -255,25 +250,20 @@ class _Categories(_Column):
 def plain_declaration(declared: Any) -> Any:
     """What a column was declared to hold, as JSON has it, where a value has one spelling."""
     declared = declared.tolist() if isinstance(declared, (np.ndarray, np.generic)) else declared
-    if not isinstance(declared, (list, tuple)):
-        return declared
-    return [_plain_value(value) for value in declared]
-
-
-def _plain_value(value: Any) -> Any:
-    value = value.item() if isinstance(value, np.generic) else value
-    if isinstance(value, bool):
-        return spelled(value)
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
-    return value.isoformat()[:10] if isinstance(value, date) else value
+    if isinstance(declared, (list, tuple)):
+        return [plain_declaration(value) for value in declared]
+    if isinstance(declared, bool):
+        return spelled(declared)
+    if isinstance(declared, float) and declared.is_integer():
+        return int(declared)
+    if isinstance(declared, str):
+        return _text(declared)
+    return declared.isoformat()[:10] if isinstance(declared, date) else declared
 
 
 def _column(name: str, declared: Any, knots: int) -> _Column:
     """The column of a declaration; what it holds decides, so that Python, TOML and JSON agree."""
     declared = plain_declaration(declared)
-    if not (isinstance(name, str) and name):
-        raise ValueError(f"columns: the name {name!r} must be a text that is not empty.")
     if declared == []:
         raise ValueError(
             f"columns[{name!r}]=[] is not filled in: say what it may hold, from what is known of "
@@ -288,12 +278,12 @@ def _column(name: str, declared: Any, knots: int) -> _Column:
         texts = all(type(v) is str for v in values)
         days = texts and all(map(_DAY.fullmatch, values))
         if len(values) > 1 and (numbers or days):
-            knots_of = np.array([float(v) if numbers else _day_of(name, v) for v in values])
-            if len(values) == 2:
-                knots_of = np.linspace(knots_of[0], knots_of[1], knots)
-            made = (_Numbers if numbers else _Days)(name, knots_of, has_cell)
-            if made.rises:
-                return made
+            with contextlib.suppress(ValueError):  # no day of the calendar
+                ends = values if numbers else [_day(v) for v in values]
+                marks = np.array(ends if len(ends) > 2 else np.linspace(*ends, knots), np.float64)
+                made = (_Numbers if numbers else _Days)(name, marks, has_cell)
+                if made.rises:
+                    return made
         elif texts and len(values) > 0 and len(values) + has_cell > 1:
             categories = _Categories(name, values, has_cell)
             if len(categories.places_of) == len(values):
@@ -305,32 +295,28 @@ def _column(name: str, declared: Any, knots: int) -> _Column:
     )
 
 
-def _day_of(name: str, text: str) -> float:
-    try:
-        return _day(text)
-    except ValueError:
-        raise ValueError(f"columns[{name!r}]: {text!r} is no day of the calendar.") from None
-
-
 def _cells(X: Any, name: str) -> Any:
     """A column by its name, as a list; as an array where it holds numbers alone."""
-    if isinstance(X, (list, tuple)) and all(isinstance(row, Mapping) for row in X):
-        if X and not any(name in row for row in X):
-            raise _lacking(name)
-        return [row.get(name) for row in X]
-    if not hasattr(X, "__getitem__") or (isinstance(X, np.ndarray) and X.dtype.names is None):
+    rows = isinstance(X, (list, tuple)) and all(isinstance(row, Mapping) for row in X)
+    named = hasattr(X, "__getitem__") and not (isinstance(X, np.ndarray) and X.dtype.names is None)
+    if not (rows or named):
         raise ValueError(
             "X must hold its columns by name: pass a table of pandas, polars or pyarrow, a mapping "
             "from names to columns, or a list of mappings."
         )
     column = None
     with contextlib.suppress(Exception):  # each library has its own
-        column = X[name]
+        known = rows and (not X or any(name in row for row in X))
+        column = [row.get(name) for row in X] if known else X[name]
     if column is None:
-        raise _lacking(name)
+        raise ValueError(f"X has no column {name!r}, which is declared.")
     if not isinstance(column, (list, tuple)):
-        whole = None if hasattr(column, "iloc") else getattr(column, "to_pylist", None)
-        column = np.asarray(column) if whole is None else whole()
+        if isinstance(column, np.ma.MaskedArray):
+            column = column.tolist()  # an array would forget which are masked
+        elif hasattr(column, "to_pylist") and not hasattr(column, "iloc"):
+            column = column.to_pylist()
+        else:
+            column = np.asarray(column)
     if isinstance(column, np.ndarray):
         if column.ndim != 1:
             raise ValueError(f"X has no single column {name!r}: pass one value for each record.")
@@ -341,10 +327,6 @@ def _cells(X: Any, name: str) -> Any:
     return column
 
 
-def _lacking(name: str) -> ValueError:
-    return ValueError(f"X has no column {name!r}, which is declared.")
-
-
 @dataclass(eq=False, repr=False)
 class TableEncoder(Stateless):
     """Rows of norm one of records in declared columns.
@@ -352,6 +334,8 @@ class TableEncoder(Stateless):
     Nothing is learnt: what a column may hold is declared, and public. So one changed record changes
     one row, and how far any change of a record moves its row is known beforehand (:meth:`radius`).
     A linear head over the rows is an additive model of the columns. Give it ``domain="sphere"``.
+    A table ``X`` is one of pandas, polars or pyarrow, a mapping from names to columns, or a list of
+    mappings. Columns are found by name; others are not looked at.
 
     Parameters
     ----------
@@ -368,10 +352,6 @@ class TableEncoder(Stateless):
     knots : int, default=4
         How finely a number between two bounds is resolved, from 2 to 64: more knots follow finer
         curves, and need more records.
-
-    References
-    ----------
-    The documentation's page "I have a table" proves the distances.
 
     Examples
     --------
@@ -405,56 +385,28 @@ class TableEncoder(Stateless):
         if int(self.knots) > 64:
             raise ValueError(f"knots={self.knots!r} must be at most 64.")
         named = isinstance(self.columns, Mapping) and 0 < len(self.columns) <= MOST_COLUMNS
-        if not named:
+        if not (named and all(isinstance(name, str) and name for name in self.columns)):
             raise ValueError(
-                "columns must be a mapping from the names of columns to what they may hold, of "
-                f"1 to {MOST_COLUMNS} columns."
+                "columns must be a mapping from the names of columns, which are texts that are not "
+                f"empty, to what they may hold, of 1 to {MOST_COLUMNS} columns."
+            )
+        if len({" ".join(trimmed(name).split()) for name in self.columns}) < len(self.columns):
+            raise ValueError(
+                "columns: two names differ by blanks or forms of letters alone; rename one of them."
             )
         return [_column(n, declared, int(self.knots)) for n, declared in self.columns.items()]
 
     def fit(self, X: Any = None, y: Any = None) -> "TableEncoder":
-        """Check the declaration; nothing is learnt.
-
-        Parameters
-        ----------
-        X : table, optional
-            Not looked at.
-        y : object, optional
-            Not looked at.
-
-        Returns
-        -------
-        self
-            The encoder.
-
-        Raises
-        ------
-        ValueError
-            If a declaration is none.
-        """
+        """Check the declaration; nothing is learnt, and ``X`` and ``y`` are not looked at."""
         self._parts()
         return self
 
     def transform(self, X: Any) -> NDArray[np.float32]:
-        """Rows of records.
+        """Rows of norm 1 of records, of shape (n_samples, n_features_out).
 
-        Parameters
-        ----------
-        X : table of n_samples records
-            Of pandas, polars or pyarrow, a mapping from names to columns, or a list of mappings.
-            Columns are found by name; others are not looked at.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_features_out)
-            Rows of norm 1, in float32. Pass ``encoder=encoder.identity`` to the head, so that its
-            record names the declaration.
-
-        Raises
-        ------
-        ValueError
-            If a column is missing, or a cell is no number or date where one is declared. The error
-            names column and row, and never quotes a cell.
+        Pass ``encoder=encoder.identity`` to the head, so that its record names the declaration. A
+        ValueError names column and row of a cell that is not of its column's kind, and never quotes
+        it.
         """
         parts, places = self._places(X)
         ends = np.cumsum([0, *(part.width for part in parts)])
@@ -468,28 +420,18 @@ class TableEncoder(Stateless):
     def _places(self, X: Any) -> tuple[list[_Column], list[NDArray[np.float64]]]:
         parts = self._parts()
         places = [part.places(X) for part in parts]
-        if len({len(own) for own in places}) != 1:
+        if len({*map(len, places)}) != 1:
             raise ValueError("X: its columns differ in length.")
         return parts, places
 
     def counts(self, X: Any) -> dict[str, Counts]:
-        """How many cells of each column are not as declared.
+        """How many cells of each column are not as declared, and how many are missing.
 
         These numbers are private: they are for whoever owns the records, and nothing that is
         published holds them.
-
-        Parameters
-        ----------
-        X : table of n_samples records
-            As :meth:`transform` takes it.
-
-        Returns
-        -------
-        dict of str to Counts
-            For each column the cells outside of its declaration, and those without a value.
         """
         return {
-            part.name: Counts(part.outside(own), int(np.isnan(own).sum()))
+            part.name: Counts(int(part.outside(own).sum()), int(np.isnan(own).sum()))
             for part, own in zip(*self._places(X), strict=True)
         }
 
@@ -507,16 +449,10 @@ class TableEncoder(Stateless):
         -------
         float
             Euclidean distance between rows, at most sqrt(2) and a little for rounding.
-
-        Raises
-        ------
-        ValueError
-            If a column is not declared, an amount is not positive, or is one of a category.
         """
         parts = self._parts()
         if isinstance(change, Mapping):
-            unknown = [name for name in change if name not in self.columns]
-            if unknown or not change:
+            if not change or {*change} - {*self.columns}:
                 raise ValueError(
                     f"change={change!r} must name declared columns: {', '.join(self.columns)}."
                 )
@@ -530,40 +466,22 @@ class TableEncoder(Stateless):
         return math.sqrt(square / len(parts)) * (1.0 + 1e-12) + _ROUNDING
 
     def hidden(self, radius: float) -> dict[str, float]:
-        """How far each column alone may change within a radius.
+        """How far each column alone may change within a radius (in days, of dates).
 
-        Parameters
-        ----------
-        radius : float
-            Euclidean distance between rows.
-
-        Returns
-        -------
-        dict of str to float
-            The largest change of a value of each column (in days, of dates): infinite for any
-            value, 0 for none. From the root of two on that is any value of every column: no two
-            rows are further apart but by their rounding, which heads allow for.
+        Infinite is any value, and 0 none. From ``radius=2**0.5`` on that is any value of every
+        column: no two rows are further apart but by their rounding, which heads allow for.
         """
         check_positive("radius", radius)
         parts = self._parts()
         # The inverse of radius(), a little below it.
         square = (max(float(radius) - _ROUNDING, 0.0) * (1.0 - 4e-12)) ** 2 * len(parts)
-        # No two rows are further apart than that, but for rounding.
         anything = radius >= min(self.radius(1), math.sqrt(2.0))
         return {part.name: math.inf if anything else part.within(square) for part in parts}
 
     def get_feature_names_out(self, input_features: ArrayLike | None = None) -> NDArray[Any]:
-        """A name for each entry of a row.
+        """Names ``column=value`` of knots, categories and codes, and ``column=`` of missing values.
 
-        Parameters
-        ----------
-        input_features : object, optional
-            Not looked at.
-
-        Returns
-        -------
-        ndarray of shape (n_features_out,)
-            Names: ``column=value`` for each knot, category or code, ``column=`` for missing values.
+        They follow from the declaration, and not from ``input_features``.
         """
         names = [
             f"{part.name}={value}"
@@ -573,13 +491,7 @@ class TableEncoder(Stateless):
         return np.array(names, dtype=object)
 
     def to_dict(self) -> dict[str, Any]:
-        """The declaration as JSON has it.
-
-        Returns
-        -------
-        dict
-            Names and what they may hold, in order, as ``columns``; and ``knots``.
-        """
+        """The declaration as JSON has it: names and what they may hold, in order, and knots."""
         self._parts()
         columns = [[name, plain_declaration(own)] for name, own in self.columns.items()]
         return {"columns": columns, "knots": int(self.knots)}

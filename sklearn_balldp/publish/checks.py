@@ -404,7 +404,7 @@ def private_checks(
         shown = "owners of the records were passed (groups), and the model was fitted without: the "
         shown += "record hides single records. Leave them out to test the noise"
         if persons:
-            shown = "the model was fitted with owners of the records: pass groups, as it was given"
+            shown = "the model was fitted with owners of the records: pass them (groups=)"
         yield of_rows(CANNOT_CHECK, shown, "all that the fit was given")
         return
     try:

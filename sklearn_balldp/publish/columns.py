@@ -67,35 +67,31 @@ class HiddenColumns:
             return {}
         amounts, found = self.encoder.hidden(self._radius), {}
         for name, declared in self.encoder.to_dict()["columns"]:
-            amount = amounts[name]
-            days = isinstance(declared, list) and isinstance(declared[0], str)
+            values = [] if isinstance(declared, int) else [v for v in declared if v != ""]
+            amount, texts = amounts[name], bool(values) and isinstance(values[0], str)
+            # Of texts those that may change a little are days.
+            days = texts and amount > 0.0
             # The amount is a lower bound; a rounder number just above it may be hidden too.
             rounder = math.floor(amount) + 1 if days else float(rounded(amount, 3, UP))
             if amount > 0.0 and self.encoder.radius({name: rounder}) <= self._radius:
                 amount = rounder
-            shown = f"{math.floor(amount):,} days" if days else rounded(amount, 3, DOWN)
-            hidden = amount >= 1.0 if days else amount > 0.0
-            change = f"by {shown} or less" if hidden else "not hidden"
-            found[name] = [_holds(declared, amount > 0.0), change]
+            shown = f"{float(rounded(amount, 3, DOWN)):,.15g}"
+            shown = f"{math.floor(amount):,} days" if days else shown
+            change = f"by {shown} or less" if amount >= days and amount > 0.0 else "not hidden"
+            more = f" and {len(values) - _SHOWN} more" if len(values) > _SHOWN else ""
+            holds = f"{', '.join(map(str, values[:_SHOWN]))}{more}"
+            if not values:
+                holds = f"codes, in {declared:,} cells"
+            elif days or not texts:
+                holds = " to ".join(_plain(value) for value in (values[0], values[-1]))
+            missing = ", or missing" if values and "" in declared else ""
+            found[name] = [holds + missing, change]
         return found
 
 
 def in_words(number: int) -> str:
     """A small number in words."""
     return _NUMBERS[number] if number < len(_NUMBERS) else f"{number:,}"
-
-
-def _holds(declared: Any, changes: bool) -> str:
-    """What a column was declared to hold; of texts those that may change a little are days."""
-    if isinstance(declared, int):
-        return f"codes, in {declared:,} cells"
-    values = [value for value in declared if value != ""]
-    if changes or not isinstance(values[0], str):
-        shown = f"{_plain(values[0])} to {_plain(values[-1])}"
-    else:
-        more = f" and {len(values) - _SHOWN} more" if len(values) > _SHOWN else ""
-        shown = f"{', '.join(values[:_SHOWN])}{more}"
-    return f"{shown}, or missing" if "" in declared else shown
 
 
 def _plain(value: Any) -> str:

@@ -198,7 +198,9 @@ def _checked(step: Step, width: int | None, first: bool) -> tuple[Any, int | Non
             return _is_encoder(s) and not a and first and width is None, None
         case "table":
             out = len(table_of(s).get_feature_names_out())
-            return table_of(s).to_dict() == s and not a and first and width is None, out
+            # 18.0 is 18 for Python, and no other spelling of a file is taken.
+            same = repr(table_of(s).to_dict()) == repr(s)
+            return same and not a and first and width is None, out
     for kind, layout in _LAYOUTS:
         if kind == step.kind and layout.keys() == a.keys():
             sizes = {} if width is None else {"n": width}

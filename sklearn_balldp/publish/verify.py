@@ -205,7 +205,7 @@ def verify(
             checks += private_checks(model.pipeline(weights), rows, others)
         elif sound:
             shown = "whether they carry the stated noise cannot be seen without the private records"
-            basis = "the records' owner can test it (private=, --private)"
+            basis = "the records' owner can test it (private=)"
             checks.append(Check("noise in the numbers", CANNOT_CHECK, shown, basis))
         with suppress(ValueError, TypeError, AttributeError, ArithmeticError, LookupError):
             release = model.record
