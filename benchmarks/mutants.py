@@ -113,14 +113,14 @@ MUTANTS = (
     Mutant(
         "share of the start forgotten",
         "mechanisms/descent.py",
-        "used = 0.0 if self.start is None else self.start.mu(problem)",
+        "used = 0.0 if self.start is None else _mu_of(self.start, problem)",
         "used = 0.0",
         ("mechanisms/test_kernel.py", "heads/test_every_head.py"),
     ),
     Mutant(
         "share of the start left out of what is stated",
         "mechanisms/descent.py",
-        "sums = 0.0 if self.start is None else self.start.mu(problem, radius, labels)",
+        "sums = 0.0 if self.start is None else _mu_of(self.start, problem, radius, labels)",
         "sums = 0.0",
         ("privacy/test_bounds.py", "heads/test_every_head.py"),
     ),
@@ -134,8 +134,8 @@ MUTANTS = (
     Mutant(
         "noise scale / 1.05",
         "privacy/noise.py",
-        "self._deviates(len(scaled))) * scale[noisy]",
-        "self._deviates(len(scaled)) / 1.05) * scale[noisy]",
+        "(scaled + deviates) * scale[noisy]",
+        "(scaled + deviates / 1.05) * scale[noisy]",
         ("privacy/test_noise.py",),
     ),
     Mutant(

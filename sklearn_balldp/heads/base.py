@@ -7,6 +7,7 @@ import numbers
 from abc import ABCMeta, abstractmethod
 from collections.abc import Sequence, Set
 from dataclasses import KW_ONLY, dataclass, replace
+from functools import cache
 from typing import Any, ClassVar
 
 import joblib
@@ -180,7 +181,7 @@ class BaseBallDPClassifier(Head, ClassifierMixin, BaseEstimator, metaclass=ABCMe
 
     def _settings(self) -> Settings:
         """Settings of the rule, as the head's parameters say now."""
-        names = set(self.get_params(deep=False)) & set(Settings.__dataclass_fields__)
+        names = _parameters_of(type(self)) & set(Settings.__dataclass_fields__)
         # Copies: what a caller does to an array later changes nothing that was released.
         return Settings(**{name: copy.deepcopy(getattr(self, name)) for name in names})
 
@@ -239,7 +240,7 @@ class BaseBallDPClassifier(Head, ClassifierMixin, BaseEstimator, metaclass=ABCMe
         if not isinstance(self._policy, (RadiusPolicy, type(None))):
             check_positive("radius", self.radius, ", a RadiusPolicy, or None (2 * norm_bound)")
         check_option("metric", self.metric, METRICS)
-        takes_domain = "domain" in self.get_params(deep=False)
+        takes_domain = "domain" in _parameters_of(type(self))
         check_option("domain", self.domain, DOMAINS if takes_domain else DOMAINS[:1])
         check_flag("protect_labels", self.protect_labels)
         if not isinstance(self.verbose, numbers.Integral):
@@ -718,6 +719,12 @@ class BaseBallDPClassifier(Head, ClassifierMixin, BaseEstimator, metaclass=ABCMe
         # Noise calibrated to a handful of records rightly drowns them.
         tags.classifier_tags.poor_score = True
         return tags
+
+
+@cache  # reading a signature takes long
+def _parameters_of(kind: type[BaseBallDPClassifier]) -> frozenset[str]:
+    """Names of the parameters of a head's class."""
+    return frozenset(kind._get_param_names())
 
 
 def _check_labels(name: str, classes: NDArray[Any]) -> None:

@@ -16,6 +16,7 @@ differential privacy. Proofs of the gaps are in this package's documentation.
 
 import math
 from dataclasses import dataclass, field, replace
+from functools import lru_cache, partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -27,6 +28,7 @@ from ..privacy.gaps import SMALLEST_CLIP, gap_at_any_parameters
 from ..privacy.noise import grid_slack
 from ..privacy.problem import Problem
 from ..privacy.rounding import SHORTEST
+from ..rows import side_by_side
 from .base import Mechanism
 from .certainty import factor_of, last_of
 from .gradients import MeanGradient
@@ -150,7 +152,7 @@ class DescentBound(Promised):
 
     def mu_of_steps(self, problem: Problem, slack: float = -_SLACK) -> float:
         """Mu that the sums leave for all steps, rounded down; up with the other sign."""
-        used = 0.0 if self.start is None else self.start.mu(problem)
+        used = 0.0 if self.start is None else _mu_of(self.start, problem)
         return math.sqrt(max((self.budget * (1.0 + slack)) ** 2 - used**2, 0.0))
 
     def step_mu(self, problem: Problem) -> float:
@@ -204,7 +206,7 @@ class DescentBound(Promised):
         steps = 0.0
         if self.n_steps > 0:
             steps = self.mu_of_steps(problem, _SLACK) * self.growth(problem, radius, labels)
-        sums = 0.0 if self.start is None else self.start.mu(problem, radius, labels)
+        sums = 0.0 if self.start is None else _mu_of(self.start, problem, radius, labels)
         mu = math.hypot(steps, sums) * (1.0 + _SLACK)
         # Pairs within the problem's radius are those of the budget.
         return min(mu, self.budget) if radius <= problem.euclidean_radius else mu
@@ -261,6 +263,13 @@ class DescentBound(Promised):
                 f"epsilon is too small for {self.n_steps} steps on the sampler's grid; raise it or "
                 "lower n_steps."
             )
+
+
+@lru_cache(64)  # of public numbers, and asked some dozens of times in a fit
+def _mu_of(
+    start: Sums, problem: Problem, radius: float | None = None, labels: str | None = None
+) -> float:
+    return start.mu(problem, radius, labels)
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -391,10 +400,7 @@ class GradientPerturbation(Mechanism):
         whitening, theta, statistics = None, np.zeros(bound.shape(problem)), None
         if bound.start is not None:
             statistics = bound.start.statistics(problem, (yield bound.start))
-            if bound.whitened:
-                whitening = whitening_map(statistics, bound.least_reach)
-            if not bound.start.pooled:
-                theta = _first_iterate(problem, bound, statistics, whitening)
+            whitening, theta = _start_of(problem, bound, statistics)
         # Everything that depends on the norm of the rows, for those that the steps see.
         reach = bound.reach(problem, whitening)
         constant, rate = bound.constant * reach, bound.learning_rate / reach**2
@@ -429,20 +435,27 @@ class GradientPerturbation(Mechanism):
         return parameters * factor_of(problem, *told)
 
 
-def _first_iterate(
-    problem: Problem, bound: DescentBound, statistics: Any, whitening: PublicMap | None
-) -> Array:
-    """The discriminant of released sums, for rows behind a map."""
+def _start_of(
+    problem: Problem, bound: DescentBound, statistics: Any
+) -> tuple[PublicMap | None, Array]:
+    """The map that released sums tell, and their discriminant for rows behind it."""
+
+    def map_of() -> PublicMap | None:
+        return whitening_map(statistics, bound.least_reach) if bound.whitened else None
+
     # Nothing restores what is taken off slopes that are released as they are.
     share = (bound.mu_of_steps(problem) / bound.budget) ** 2 if bound.n_steps > 0 else 1.0
-    reach = 1.0 if whitening is None else whitening.norm / problem.norm_bound
-    coef, intercept = discriminant_of(statistics, problem, share)
+    rule = partial(discriminant_of, statistics, problem, share)
+    if len(statistics.class_sums) < problem.n_classes:
+        return map_of(), np.zeros(bound.shape(problem))
+    whitening, (coef, intercept) = side_by_side(map_of, rule, problem.n_features)
+    reach = bound.reach(problem, whitening)
     if whitening is not None:
         intercept = intercept + coef @ whitening.centre
         coef = whitening.restored(coef)
     if bound.constant == 0.0:
-        return coef
-    return np.hstack([coef, intercept[:, None] / (bound.constant * reach)])
+        return whitening, coef
+    return whitening, np.hstack([coef, intercept[:, None] / (bound.constant * reach)])
 
 
 def _for_original_rows(

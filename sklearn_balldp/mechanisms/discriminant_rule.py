@@ -158,7 +158,8 @@ def _scores(
     # measured with: Stein's identity for eigenvalues gives what to take off.
     gaps = raw[:, None] - raw
     close = np.abs(gaps) <= 1e-9 * (np.abs(raw[-1]) + np.abs(raw[0]))
-    slopes = np.where(close, 0.0, (inverse[:, None] - inverse) / np.where(close, 1.0, gaps))
+    slopes = np.zeros(gaps.shape)
+    np.divide(inverse[:, None] - inverse, gaps, out=slopes, where=~close)
     stein = -(sigma**2) * inverse * slopes.sum(axis=1)
     total = moment - np.outer(grand, grand)
     # Inner products with all deviations are those of augmented vectors, but for one's own.

@@ -160,7 +160,7 @@ class MeanGradient(Query):
 
             passes = records.view((problem, *key), make)
             together = passes.sums(thetas, each=each) / problem.loss_weights.total
-            by_query = np.moveaxis(together, -3, 0)  # with each, records come first
+            by_query = together.swapaxes(-3, 0)  # with each, records come first
             for position, values in zip(positions, by_query, strict=True):
                 answers[position] = values
         return answers
@@ -224,7 +224,7 @@ class Gradients:
         table.use_threads()
         return table
 
-    @property
+    @cached_property
     def _map(self) -> PublicMap | None:
         return None if self._whitening is None else self._whitening.rounded(self._dtype)
 

@@ -7,6 +7,7 @@ ball, and A is symmetric with eigenvalues in (0, 1], so that no two rows move fu
 
 import math
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -52,6 +53,7 @@ class PublicMap:
         kept = bool((self.factors >= LEAST_KEPT * (1.0 - 1e-9)).all())
         return kept and len(self.factors) <= MOST_DIRECTIONS
 
+    @lru_cache(4)  # noqa: B019 (public, and asked at each step: no field ever changes)
     def fault(self, norm_bound: float, least_reach: float) -> str | None:
         """Why this is no map of rows of norm B that keeps ``least_reach`` of it; None if it is."""
         n_directions = len(self.factors)

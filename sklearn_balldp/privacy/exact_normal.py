@@ -22,8 +22,10 @@ Karney, "Sampling exactly from the normal distribution", ACM TOMS 42 (2016).
 
 import os
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from decimal import ROUND_HALF_EVEN, Context, Decimal
 
+import joblib
 import numpy as np
 from numpy.typing import NDArray
 
@@ -43,20 +45,38 @@ _WHOLE = np.array(
 )
 _OFFSET = (np.arange(_MAX_WHOLE + 1) - 1.0) * np.log(2.0) + 0.5
 _BLOCK = 2**14
+# Deviates that a thread draws at once; so many in all are not worth a second thread.
+_PART = 2**15
 # More proposals than are needed on average, so that few blocks come up short.
 _PROPOSALS = 2.1
 
 
 def rounded_normal(size: int, entropy: Entropy = os.urandom) -> NDArray[np.float64]:
-    """Standard normal deviates, each moved to the middle of its cell of the grid."""
+    """Standard normal deviates, each moved to the middle of its cell of the grid.
+
+    Many are drawn in parts on all cores, each part by itself; other entropy keeps to one thread.
+    """
     deviates = np.empty(size)
-    filled = 0
+    parts = [deviates[start : start + _PART] for start in range(0, size, _PART)]
+    several = len(parts) > 1 and entropy is os.urandom
+    threads = min(4, joblib.effective_n_jobs(-1)) if several else 1
+    if threads == 1:
+        _fill(deviates, entropy)
+        return deviates
+    with ThreadPoolExecutor(threads) as pool:
+        # An error in a part is raised here, as no part may stay unwritten.
+        list(pool.map(_fill, parts, [entropy] * len(parts)))
+    return deviates
+
+
+def _fill(deviates: NDArray[np.float64], entropy: Entropy) -> None:
+    """Write deviates that are independent of all others."""
+    filled, size = 0, len(deviates)
     while filled < size:
         n_proposals = min(_BLOCK, int(_PROPOSALS * (size - filled)) + 16)
         accepted = _proposals(n_proposals, entropy)[: size - filled]
         deviates[filled : filled + len(accepted)] = accepted
         filled += len(accepted)
-    return deviates
 
 
 def _proposals(n_proposals: int, entropy: Entropy) -> NDArray[np.float64]:

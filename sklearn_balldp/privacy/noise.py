@@ -8,7 +8,7 @@ costs.
 
 import math
 import numbers
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -92,12 +92,15 @@ class Noise:
         says that a value is not finite or too large for its scale, or a scale negative or infinite.
         """
         values = np.asarray(values, dtype=np.float64)
-        scale = np.broadcast_to(np.asarray(sigma, dtype=np.float64), values.shape)
+        scales = np.asarray(sigma, dtype=np.float64)
+        scale = np.broadcast_to(scales, values.shape)
         if not np.isfinite(values).all():
             raise ValueError("values must be finite.")
-        if not (np.isfinite(scale).all() and (scale >= 0.0).all()):
+        if not (np.isfinite(scales).all() and (scales >= 0.0).all()):
             raise ValueError("sigma must be finite and non-negative.")
-        released, noisy = values.copy(), scale > 0.0
+        released = values.copy()
+        # All of them, without a copy, where none is zero.
+        noisy: Any = ... if (scales > 0.0).all() else scale > 0.0
         grid = 2.0**GRID_EXPONENT
         with np.errstate(all="ignore"):
             scaled = values[noisy] / scale[noisy]
@@ -105,7 +108,8 @@ class Noise:
             raise ValueError("values are too large for sigma.")
         # Larger values are on the grid already.
         scaled = np.where(np.abs(scaled) < _ON_GRID, np.rint(scaled / grid) * grid, scaled)
-        released[noisy] = (scaled + self._deviates(len(scaled))) * scale[noisy]
+        deviates = self._deviates(scaled.size).reshape(scaled.shape)
+        released[noisy] = (scaled + deviates) * scale[noisy]
         return released
 
     def _deviates(self, size: int) -> Array:

@@ -4,16 +4,21 @@ An array that is a view, masked, or of a class of its own may show one value to 
 to the code that computes. So frozen dataclasses that a proof reads copy their fields once.
 """
 
-from dataclasses import fields, is_dataclass
+from collections.abc import Callable
+from dataclasses import Field, fields, is_dataclass
+from functools import cache
 from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 
+#: Fields of a class of dataclasses, found once: every query is looked at.
+fields_of: Callable[[Any], tuple[Field[Any], ...]] = cache(fields)
+
 
 def make_plain(instance: Any) -> None:
     """Replace each field of a frozen dataclass by plain data (:func:`plain`)."""
-    for item in fields(instance):
+    for item in fields_of(type(instance)):
         try:
             value = plain(getattr(instance, item.name))
         except TypeError as error:
@@ -67,4 +72,4 @@ def is_plain(value: Any) -> bool:
 def has_plain_fields(instance: Any) -> bool:
     """Whether a dataclass is frozen, and holds plain data alone."""
     frozen = type(instance).__dataclass_params__.frozen
-    return frozen and all(is_plain(getattr(instance, item.name)) for item in fields(instance))
+    return frozen and all(is_plain(getattr(instance, i.name)) for i in fields_of(type(instance)))

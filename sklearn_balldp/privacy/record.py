@@ -12,7 +12,7 @@ import re
 import reprlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import MISSING, is_dataclass
 from functools import cache
 from importlib import import_module
 from typing import Any
@@ -23,6 +23,7 @@ import numpy as np
 from .._parameters import MAX_CLASSES
 from ..text import one_line
 from .bounds import KINDS, Bound, tag_of
+from .plain import fields_of
 
 #: Layout of the records that are written, and the only one that is read.
 FORMAT = 2
@@ -47,7 +48,7 @@ def plain(value: Any, path: str = "") -> Any:
     """
     if is_dataclass(value):
         written = {"type": tag_of(type(value))} if isinstance(value, Bound) else {}
-        for field in fields(value):
+        for field in fields_of(type(value)):
             held, default = getattr(value, field.name), field.default
             if "follows" in field.metadata:
                 default = getattr(value, field.metadata["follows"])

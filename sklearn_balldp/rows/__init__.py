@@ -9,6 +9,7 @@ from .passes import (
     place_rows,
     row_blocks,
     shards_of,
+    side_by_side,
     working_precision,
 )
 from .projection import (
@@ -46,6 +47,7 @@ __all__ = [
     "row_blocks",
     "rows_in_domain",
     "shards_of",
+    "side_by_side",
     "table_of",
     "working_precision",
 ]

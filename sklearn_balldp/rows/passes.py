@@ -249,6 +249,22 @@ SINGLE_BLAS_THREAD = _SingleBlasThread()
 ONE_THREAD_FEATURES = 1500
 
 
+#: Features from which a decomposition takes so long that another thread pays.
+MANY_FEATURES = 200
+
+
+def side_by_side(one: Callable[[], T], other: Callable[[], R], n_features: int) -> tuple[T, R]:
+    """Results of two functions that each decompose a matrix of this size, on two threads."""
+    # Larger ones have all threads of BLAS.
+    worth = MANY_FEATURES <= n_features <= ONE_THREAD_FEATURES
+    if not worth or joblib.effective_n_jobs(-1) == 1:
+        return one(), other()
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(contextvars.copy_context().run, one)
+        second = other()
+        return first.result(), second
+
+
 def blas_threads_for(n_features: int) -> AbstractContextManager[None]:
     """Threads of BLAS for work on a matrix of this size: one, or as many as it has."""
     return SINGLE_BLAS_THREAD if n_features <= ONE_THREAD_FEATURES else contextlib.nullcontext()

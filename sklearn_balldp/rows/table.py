@@ -122,6 +122,7 @@ class Table:
     def __init__(self, X: Any, columns: Mapping[str, NDArray[Any] | None]) -> None:
         self.shape: tuple[int, int] = X.shape
         self._pool: Executor | None = None
+        self._threads = n_threads(*X.shape)
         self._is_single = False
         may_change = isinstance(X, Rows) or is_mapped(X)
         self._shards = [
@@ -139,9 +140,8 @@ class Table:
 
     def use_threads(self) -> None:
         """Run all later passes on the same threads; without it each pass starts its own."""
-        threads = n_threads(*self.shape)
-        self._is_single = threads == 1
-        self._pool = None if self._is_single else ThreadPoolExecutor(threads)
+        self._is_single = self._threads == 1
+        self._pool = None if self._is_single else ThreadPoolExecutor(self._threads)
 
     def each(self, function: Callable[..., Any], *numbers: Any) -> Iterator:
         """Results of ``function(shard, *numbers)`` for each shard, in order."""
@@ -152,7 +152,7 @@ class Table:
         if self._is_single:
             yield from map(of_shard, self._shards)
             return
-        results = map_shards(of_shard, self._shards, n_threads(*self.shape), self._pool)
+        results = map_shards(of_shard, self._shards, self._threads, self._pool)
         n_shards = len(self._shards)
         yield from results if n_shards == 1 else bar(results, "pass", "shard", n_shards)
 

@@ -6,6 +6,7 @@ Every test of randomness here rejects a correct sampler with probability below 1
 import math
 import os
 
+import joblib
 import mpmath
 import numpy as np
 import pytest
@@ -50,6 +51,29 @@ def test_fine_bits_are_uniform_and_draws_do_not_repeat():
         assert stats.chi2.sf(statistic, 255) > LEVEL
     lagged = np.mean(draws[1:] * draws[:-1])
     assert abs(lagged) < stats.norm.isf(LEVEL) / math.sqrt(len(draws))
+
+
+def test_many_are_drawn_in_parts_that_share_no_entropy(monkeypatch):
+    """By as many threads as there are cores; what fails in a part is raised."""
+    monkeypatch.setattr(joblib, "effective_n_jobs", lambda n_jobs: 3)
+    monkeypatch.setattr(exact_normal, "_PART", 1000)
+    urandom, asked = os.urandom, []
+
+    def counted(n):
+        asked.append(n)
+        if len(asked) > limit:
+            raise OSError("no entropy")
+        return urandom(n)
+
+    monkeypatch.setattr(os, "urandom", counted)
+    limit = 1000
+    draws = rounded_normal(5001, counted)
+    assert len(asked) >= 6
+    assert len(np.unique(draws)) == 5001
+    assert stats.kstest(draws, "norm").pvalue > LEVEL
+    limit = len(asked) + 5
+    with pytest.raises(OSError, match="no entropy"):
+        rounded_normal(5001, counted)
 
 
 def test_decisions_in_double_precision_agree_with_the_exact_ones(monkeypatch):

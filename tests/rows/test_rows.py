@@ -1,12 +1,14 @@
 """Blocks of rows, and their projection onto the admissible ball."""
 
 import math
+import threading
 import tracemalloc
 
+import joblib
 import numpy as np
 import pytest
 
-from sklearn_balldp.rows import domain_factors, project_onto_ball, row_blocks
+from sklearn_balldp.rows import domain_factors, passes, project_onto_ball, row_blocks, side_by_side
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
@@ -33,6 +35,23 @@ def test_projection(dtype):
     A, B = P[:2500].astype(float), P[2500:].astype(float)
     far = np.linalg.norm(A - B, axis=1) - np.linalg.norm(X[:2500] - X[2500:], axis=1)
     assert far.max() <= 1e-6
+
+
+@pytest.mark.parametrize("n_cores", [1, 2])
+def test_side_by_side(n_cores, monkeypatch):
+    """Two threads where there are as many cores, for matrices that are worth it; errors of both."""
+    monkeypatch.setattr(joblib, "effective_n_jobs", lambda n_jobs: n_cores)
+
+    def told():
+        return threading.get_ident(), np.geterr()["under"]
+
+    for n_features, beside in ((passes.MANY_FEATURES, n_cores == 2), (2, False), (10_000, False)):
+        with np.errstate(under="print"):
+            one, other = side_by_side(told, told, n_features)
+        assert (one[0] != other[0], one[1], other[1]) == (beside, "print", "print")
+    for pair in ((told, lambda: 1 // 0), (lambda: 1 // 0, told)):
+        with pytest.raises(ZeroDivisionError):
+            side_by_side(*pair, passes.MANY_FEATURES)
 
 
 def test_other_byte_orders():
