@@ -14,6 +14,7 @@ from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import normalize
 
 from benchmarks import classes, elsewhere, radius
+from benchmarks import tables as tables_study
 from benchmarks.paper import tables
 from benchmarks.speed import ratios
 from benchmarks.study import RESULTS
@@ -527,6 +528,14 @@ def test_what_weights_cost_on_trec6():
     wide = found.pivot_table(index=["radius", "epsilon"], columns="head", values="accuracy")
     lost = 100.0 * (wide["logistic"] - wide["logistic, balanced"]).dropna()
     assert (round(lost.min()), round(lost.max())) == (2, 5)
+
+
+def test_the_example_of_a_table_shows_the_cells_of_others():
+    text = (ROOT / "examples" / "plot_table.py").read_text()
+    cells = tables_study.CELLS.read(RESULTS).query("dataset == 'cancer'").sort_values("epsilon")
+    for name in tables_study.PEERS:
+        own = (100.0 * cells.loc[cells["method"] == name, "accuracy"]).round(1)
+        assert f'"{name}": {own.to_list()}' in text
 
 
 def left(page, text, pattern):

@@ -215,7 +215,7 @@ def test_the_owner_verifies_a_fit(name):
     without = verified(head, private=(X, y))
     (line,) = (check for check in without.checks if check.name == "rows")
     assert (line.verdict, without.failed) == ("CANNOT CHECK", False)
-    assert "pass groups" in line.found
+    assert "pass them (groups=)" in line.found
 
 
 @pytest.mark.parametrize("name", HEADS)
