@@ -117,7 +117,7 @@ def test_short_texts_are_tokenised_once_and_hardly_padded(monkeypatch):
     )
     encoder.set_params(device="cpu").transform(["a b c"] * 9 + ["word " * 40])
     assert sum(calls) <= 12
-    assert shapes == [(8, 6), (8, 6), (8, 44)]
+    assert shapes == [(16, 6), (16, 6), (16, 44)]
 
 
 @pytest.mark.parametrize("n", [0, 1, 2, 15, 16, 17, 31, 33, 64, 65, 100, 200, 257, 511])

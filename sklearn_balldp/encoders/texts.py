@@ -102,7 +102,7 @@ class SentenceEncoder(BaseEncoder):
         Saves time on long texts, whose end is then ignored: the number of tokens kept of a text.
         None is the model's own limit.
     batch_size : int or None, default=None
-        How many texts are embedded at a time: more take more memory. None is 8 on a processor, and
+        How many texts are embedded at a time: more take more memory. None is 16 on a processor, and
         32 on a GPU.
     device : str or None, default=None
         Torch device to compute on. None is a GPU if there is one.
@@ -207,7 +207,7 @@ class SentenceEncoder(BaseEncoder):
         records = [prompt + text for text in records]
         limit = self._limit(model)
         # A processor is as fast in small batches, of which fewer must be filled up.
-        size = self.batch_size or (8 if model.device.type == "cpu" else 32)
+        size = self.batch_size or (16 if model.device.type == "cpu" else 32)
         tokens = list[dict[str, list[int]]]()
         for start in range(0, len(records), _TOKENISED):
             part = [*records[start : start + _TOKENISED], ""]
