@@ -33,7 +33,7 @@ epsilons = [0.25, 0.5, 1.0, 2.0]
 # Under standard differential privacy, with the same bounds; means of ten splits, in percent, from
 # ``benchmarks/results/tables.csv``.
 others = {"DP-EBM": [64.0, 72.6, 79.0, 87.9], "diffprivlib": [60.5, 62.1, 60.7, 73.5]}
-figure, ax = plt.subplots(figsize=(5, 3))
+figure, ax = plt.subplots(figsize=(6, 3))
 for name, promise in promises.items():
     accuracies = []
     for epsilon in epsilons:
@@ -49,5 +49,5 @@ for name, percent in others.items():
 ax.set_xscale("log", base=2)
 ax.set_xlabel("epsilon")
 ax.set_ylabel("accuracy on the test")
-ax.legend()
+ax.legend(loc="center left", bbox_to_anchor=(1, 0.5))
 figure.tight_layout()
