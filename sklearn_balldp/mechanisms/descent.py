@@ -446,7 +446,7 @@ def _start_of(
     # Nothing restores what is taken off slopes that are released as they are.
     share = (bound.mu_of_steps(problem) / bound.budget) ** 2 if bound.n_steps > 0 else 1.0
     rule = partial(discriminant_of, statistics, problem, share)
-    if len(statistics.class_sums) < problem.n_classes:
+    if bound.start is not None and bound.start.pooled:
         return map_of(), np.zeros(bound.shape(problem))
     whitening, (coef, intercept) = side_by_side(map_of, rule, problem.n_features)
     reach = bound.reach(problem, whitening)
