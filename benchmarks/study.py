@@ -42,7 +42,7 @@ matplotlib.use("Agg")
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
 #: Columns of every file of cells that no table shows.
-ORIGIN = ("seed", "data", "commit", "date")
+ORIGIN = ("data", "commit", "date")
 #: The seven datasets of the paper, and how tables call them.
 DATASETS = {
     "trec6": "TREC-6",
@@ -179,6 +179,14 @@ def accuracies(head, rows, radius, epsilon, seeds):
     return [own.score(*test) for own in fits(clone(head).set_params(**params), X, y, seeds)]
 
 
+def scores(predicted, y, rarest):
+    """Accuracy, its mean over classes, recall of the rarest, and of every class."""
+    right = predicted == y
+    recalls = {code: np.mean(right[y == code]) for code in np.unique(y)}
+    every = [*recalls.values()]
+    return np.mean(right), np.mean(every), recalls.get(rarest, 0.0), every
+
+
 def mean_error(scores):
     """Mean over releases, and its standard error."""
     error = np.std(scores, ddof=1) / math.sqrt(len(scores)) if len(scores) > 1 else 0.0
@@ -275,8 +283,6 @@ class Study:
         row); a number is the largest difference, or from 1 on the largest ratio.
     alone : bool
         Whether a cell has the machine to itself, as one that is timed must have.
-    seeds : tuple of int
-        Base seeds of full runs.
     """
 
     file: str
@@ -285,19 +291,18 @@ class Study:
     cells: Callable[[Run], Iterable[tuple]]
     compared: dict | Callable = dataclasses.field(default_factory=lambda: {"mean": "error"})
     alone: bool = False
-    seeds: tuple[int, ...] = (0,)
 
-    def read(self, folder, seed=None):
-        """Measured cells, of one base seed or of all."""
+    def read(self, folder):
+        """Measured cells."""
         path, text = folder / self.file, ["data", "commit", "date"]
         table = pd.DataFrame(columns=self.key)
         if path.exists():
             text += [name for name in self.key if name == "radius"]
             # Python's engine reads the very numbers that were written.
             table = pd.read_csv(path, dtype=dict.fromkeys(text, str), engine="python")
-        for name, usual in {"seed": 0, "data": "", "commit": "", "date": ""}.items():
-            table[name] = usual if name not in table else table[name].fillna(usual)
-        return table if seed is None else table[table["seed"] == seed]
+        for name in text[:3]:
+            table[name] = "" if name not in table else table[name].fillna("")
+        return table
 
     def name_of(self, row):
         """A cell's key, as text."""
@@ -308,22 +313,21 @@ class Study:
         with _alone(run.out):
             kept = {}
             for row in self.read(run.out).to_dict("records"):
-                kept.setdefault((row["seed"], self.name_of(row)), []).append(row)
+                kept.setdefault(self.name_of(row), []).append(row)
             missing = [
-                (seed, cell)
-                for seed in self.seeds
+                cell
                 # Each once, though several tables may ask for it.
                 for cell in dict.fromkeys(self.cells(run))
-                if not self._is_kept(run, cell, kept.get((seed, tuple(map(str, cell)))))
+                if not self._is_kept(run, cell, kept.get(tuple(map(str, cell))))
             ]
-            jobs = (joblib.delayed(self.row)(run, *cell) for cell in missing)
+            jobs = (joblib.delayed(self.row)(run, cell) for cell in missing)
             parallel = joblib.Parallel(1 if self.alone else run.jobs, return_as="generator")
             shown = tqdm(parallel(jobs), total=len(missing), unit="cell", disable=None)
-            for (seed, cell), found in zip(missing, shown, strict=True):
+            for cell, found in zip(missing, shown, strict=True):
                 if isinstance(found, str):
                     print(f"skipped {cell}: {found}", file=sys.stderr)
                     continue
-                kept[seed, tuple(map(str, cell))] = found
+                kept[tuple(map(str, cell))] = found
                 self.write(pd.DataFrame([row for rows in kept.values() for row in rows]), run.out)
         print(f"{self.file}: {len(missing)} cells measured")
         return len(missing)
@@ -334,13 +338,13 @@ class Study:
             return False
         return rows[0]["data"] in ("", run.checksum(cell[0]))
 
-    def row(self, run, seed, cell):
+    def row(self, run, cell):
         """Rows of a cell as the file has them, or why there are none."""
         try:
-            found = self.measure(dataclasses.replace(run, seed=seed), *cell)
+            found = self.measure(run, *cell)
         except TooFewCandidates as error:
             return str(error)
-        named = {**dict(zip(self.key, cell, strict=True)), "seed": seed}
+        named = dict(zip(self.key, cell, strict=True))
         origin = {"data": run.checksum(cell[0]), "commit": code_now()}
         origin["date"] = datetime.date.today().isoformat()
         return [

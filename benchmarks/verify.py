@@ -5,16 +5,12 @@ import copy
 import itertools
 import json
 import tempfile
-import warnings
 from dataclasses import replace
 from pathlib import Path
 from unittest import mock
 
 import numpy as np
-from scipy.integrate import quad
-from scipy.stats import binom, norm
 from sklearn.datasets import load_digits
-from sklearn.frozen import FrozenEstimator
 from sklearn.preprocessing import normalize
 
 from benchmarks.study import ORIGIN, Study, show
@@ -23,7 +19,6 @@ from sklearn_balldp import (
     BallDPRidgePrototype,
     BallDPSquaredHingeSVC,
     GradientPerturbation,
-    ReconstructionAuditor,
     verify,
 )
 from sklearn_balldp.audit import noise_tests
@@ -34,7 +29,6 @@ from sklearn_balldp.privacy.digest import record_digest
 from sklearn_balldp.privacy.noise import EXACT_SAMPLER
 from sklearn_balldp.publish.model import Published
 from sklearn_balldp.publish.saving import write_files
-from sklearn_balldp.verdicts import FALSE_ALARM
 
 X, Y = load_digits(return_X_y=True)
 X = normalize(X)
@@ -116,40 +110,6 @@ def measure_false_alarms(run, name):
     ps = np.array(small).reshape(n, -1).min(axis=1)
     shares = {f"any p below {level:g}": np.mean(ps < level) for level in (1e-2, 1e-3, 1e-4)}
     return {"releases": n, "alarms": alarms, **shares, "smallest p": ps.min()}
-
-
-def measure_trials(run, epsilon):
-    """Trials that the identification attack needs to convict noise of half the stated scale."""
-    private, public = (X[:1400], Y[:1400]), (X[1400:], Y[1400:])
-    with scaled(0.5):
-        head = BallDPRidgePrototype(epsilon, radius=0.7).fit(*private)
-        audit = ReconstructionAuditor(
-            FrozenEstimator(head), noise="mechanism", n_draws=100, n_supports=8, random_state=0
-        )
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            audit.fit(*private, *public)
-    stated, best = float(audit.certificate_["direct"]), best_of_ten(2.0 * head.release_.mu)
-    return {
-        "certificate": stated,
-        "success on digits": audit.success_rate_,
-        "trials": trials_needed(audit.success_rate_, stated),
-        "success at best": best,
-        "trials at best": trials_needed(best, stated),
-    }
-
-
-def best_of_ten(mu):
-    """Success of the best attack on ten candidates at the radius, in orthogonal directions."""
-    return quad(lambda x: norm.pdf(x - mu) * norm.cdf(x) ** 9, -9.0, 9.0 + mu)[0]
-
-
-def trials_needed(success, stated):
-    """Trials that convict nine times in ten, if there are any up to a million."""
-    sizes = np.unique(np.geomspace(10, 1e6, 3000).astype(int))
-    needed = binom.isf(FALSE_ALARM, sizes, stated) + 1.0
-    enough = sizes[binom.sf(needed - 1.0, sizes, success) >= 0.9]
-    return str(enough[0]) if len(enough) else "over a million"
 
 
 def measure_forgeries(run, rows):
@@ -307,24 +267,15 @@ FALSE_ALARMS = Study(
     lambda run: [("prototypes",), ("logistic, binary",)],
     {"alarms": 0.0},
 )
-TRIALS = Study(
-    "trials.csv",
-    ("epsilon",),
-    measure_trials,
-    lambda run: [(1.0,), (4.0,), (8.0,)],
-    {"certificate": 0.001, "success on digits": 0.02, "success at best": 0.001},
-)
 FORGERIES = Study("forgeries.csv", ("rows",), measure_forgeries, lambda run: [("digits",)], {})
-STUDIES = FORGERIES, TRIALS, POWER, FALSE_ALARMS
+STUDIES = FORGERIES, POWER, FALSE_ALARMS
 
 
 def tables(out):
     """Name, table and cells of each."""
-    for study in (FORGERIES, TRIALS, FALSE_ALARMS):
+    for study in (FORGERIES, FALSE_ALARMS):
         cells = study.read(out)
         table = cells.drop(columns=["rows", *ORIGIN], errors="ignore")
-        if study is TRIALS:
-            table["noise tests"] = "one release"
         yield study.file.removesuffix(".csv"), table, cells
     cells = POWER.read(out)
     wide = cells.pivot(index="head", columns="noise", values="convicted")[list(FACTORS)]

@@ -9,7 +9,7 @@ from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
 
-from benchmarks.study import DATASETS, DELTA, Study, fits, radius_of, rows_of, stream_of
+from benchmarks.study import DATASETS, DELTA, Study, fits, radius_of, rows_of, scores, stream_of
 from sklearn_balldp import (
     BallDPLogisticRegression,
     BallDPRidgePrototype,
@@ -19,7 +19,7 @@ from sklearn_balldp import (
 )
 from sklearn_balldp.privacy.gaussian import epsilon_from_mu, mu_from_budget
 
-from . import comparators, published
+from . import published
 
 QUANTILES = {"q50": 0.5, "q80": 0.8, "q95": 0.95}
 #: Policies with public labels: three balls, then every substitution.
@@ -28,18 +28,14 @@ PUBLIC_LABELS = (*QUANTILES, "full")
 AUDITED = (*QUANTILES, "diameter")
 NOISELESS = 1e9
 N_CANDIDATES, N_SUPPORTS = 10, 4
-EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
-#: epsilon of Table 1, and a smaller one at which a ball matters more.
-TABLE_EPSILONS = (2.0, 0.5)
+EPSILONS = (0.5, 1.0, 2.0, 8.0, 32.0)
+#: epsilon of Table 1.
+TABLE_EPSILON = 2.0
 AUDIT_EPSILONS = (2.0, 4.0, 8.0)
 #: Setup seeds of an audit: 4 supports of 10 candidates each.
 REPEATS = 10
 #: Datasets of many values: a descent takes long there.
 LARGE = ("agnews", "cifar10", "mnist")
-#: A budget that they leave out: from 8 to 32 accuracy rises by less than half a point.
-LEFT_OUT = 16.0
-#: Datasets that other libraries are measured on; of AG News one cell, as settings take hours there.
-COMPARED = ("trec6", "emotion", "banking77", "imdb", "agnews")
 #: Radii between the smallest ball and any distance.
 BETWEEN = ("q80", "q95")
 
@@ -127,8 +123,8 @@ def _accuracy(run, dataset, method, policy, epsilon, releases):
         heads = fits(head, X, y, [stream] * releases)
     labels, counts = np.unique(y, return_counts=True)
     rarest = labels[np.argmin(counts)]
-    scores = [comparators.scores(own.predict(X_test), y_test, rarest)[:3] for own in heads]
-    accuracy, balanced, rare = zip(*scores, strict=True)
+    found = [scores(own.predict(X_test), y_test, rarest)[:3] for own in heads]
+    accuracy, balanced, rare = zip(*found, strict=True)
     cell |= mean_interval(accuracy) | {"balanced": np.mean(balanced), "rarest": np.mean(rare)}
     cell |= {"full": np.nan, "mu_at_q50": np.nan, "sigma": np.nan}
     release = getattr(heads[-1], "release_", None)
@@ -188,7 +184,7 @@ def _radius(run, dataset, policy):
 def accuracy(dataset, method, policy, epsilon):
     """A cell of the study "accuracy"."""
     releases = METHODS[method][1]
-    if epsilon > max(TABLE_EPSILONS) or dataset in LARGE:
+    if epsilon > TABLE_EPSILON or dataset in LARGE:
         releases = FEWER.get(method, releases)
     return dataset, method, policy, epsilon, releases
 
@@ -200,24 +196,22 @@ def _noiseless(dataset):
 
 def table1(dataset):
     cells = []
-    for epsilon, policy in itertools.product(TABLE_EPSILONS, (*PUBLIC_LABELS, "labels")):
+    for policy in (*PUBLIC_LABELS, "labels"):
         methods = ["ridge"] if policy == "labels" else ["ridge paper", "ridge"]
-        # The published budget has more, where descents are fast.
-        more = epsilon == TABLE_EPSILONS[0] and dataset not in LARGE
-        if more or policy not in BETWEEN:
+        # The others have more where descents are fast.
+        if dataset not in LARGE or policy not in BETWEEN:
             methods.append("logistic")
-        if more and policy not in BETWEEN:
+        if dataset not in LARGE and policy not in BETWEEN:
             methods.append("svc")
-        cells += [(method, policy, epsilon) for method in methods]
+        cells += [(method, policy, TABLE_EPSILON) for method in methods]
     if dataset in published.N_SAMPLES:
-        cells += itertools.product([PAPERS_NUMBER], PUBLIC_LABELS, TABLE_EPSILONS[:1])
+        cells += itertools.product([PAPERS_NUMBER], PUBLIC_LABELS, [TABLE_EPSILON])
     # What counts save is on the page of errors; that noise costs little is claimed of every head.
-    return [*cells, *((method, "q50", TABLE_EPSILONS[0]) for method in ("ridge per class", "svc"))]
+    return [*cells, *((method, "q50", TABLE_EPSILON) for method in ("ridge per class", "svc"))]
 
 
 def worth(dataset):
-    budgets = [e for e in EPSILONS if not (dataset in LARGE and e == LEFT_OUT)]
-    return [(*line, epsilon) for epsilon in budgets for line in LINES.values()]
+    return [(*line, epsilon) for epsilon in EPSILONS for line in LINES.values()]
 
 
 def convex(dataset):
@@ -242,27 +236,11 @@ def identification_cells(run):
     return list(ways)
 
 
-def comparators_cells(run):
-    """Of other libraries, where their Python is given."""
-    for name in run.have(COMPARED):
-        ways = itertools.product(comparators.METHODS, TABLE_EPSILONS)
-        yield from (
-            (name, *way) for way in ([("Opacus, replace one", 2.0)] if name == "agnews" else ways)
-        )
-
-
-def _other(run, dataset, method, epsilon):
-    """Another library's head."""
-    return comparators.measured(run, rows_of(run.data, dataset), method, epsilon)
-
-
 def _error(row):
     """Of a mean; none is known of one release."""
     return row["sd"] / math.sqrt(row["releases"]) if row["releases"] > 1 else math.nan
 
 
-#: Both base seeds of full runs.
-SEEDS = (0, 1)
 STUDIES = {
     "accuracy": Study(
         "accuracy_cells.csv",
@@ -270,7 +248,6 @@ STUDIES = {
         _accuracy,
         accuracy_cells,
         {"mean": _error, "full": 1.01},
-        seeds=SEEDS,
     ),
     "identification": Study(
         "identification_cells.csv",
@@ -278,7 +255,6 @@ STUDIES = {
         _identification,
         identification_cells,
         {"rate": lambda row: (row["exact_high"] - row["exact_low"]) / 3.92, "certificate": 1.001},
-        seeds=SEEDS,
     ),
     "radius": Study(
         "radius_cells.csv",
@@ -286,8 +262,5 @@ STUDIES = {
         _radius,
         lambda run: itertools.product(run.have(DATASETS), AUDITED),
         {"radius": 1.001, "n": 0.0, "n_min": 0.0},
-    ),
-    "comparators": Study(
-        "comparators.csv", comparators.KEY, _other, comparators_cells, {}, alone=True, seeds=SEEDS
     ),
 }

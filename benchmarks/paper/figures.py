@@ -115,7 +115,7 @@ def identification(results):
 def worth(results):
     """Accuracy against the certificate for one and the same candidates."""
     lines = {
-        "a ball of radius q50": ("logistic", "q50", "C3", "-", "o"),
+        "a ball of the median distance": ("logistic", "q50", "C3", "-", "o"),
         "any distance, labels public": ("logistic", "full", "C0", "-", "s"),
         "standard DP": ("logistic", "labels", "0.3", "--", "D"),
     }
@@ -137,42 +137,4 @@ def worth(results):
     return figure
 
 
-#: What the marks of the summary show: method, policy, colour, marker; Opacus is another library.
-SUMMARY = {
-    "standard DP, Opacus": (None, None, "0.45", "x"),
-    "standard DP, this package": ("logistic", "labels", "C1", "s"),
-    "a ball of radius q50": ("logistic", "q50", "C0", "o"),
-    "no noise": ("LogisticRegression", "full", "k", "|"),
-}
-
-
-def summary(results, epsilon=0.5):
-    """One panel: what each promise leaves of the accuracy."""
-    names = [d for d in results.datasets if results.of(d, "logistic", "q50", epsilon) is not None]
-    figure, ax = plt.subplots(figsize=(8, 0.42 * len(names) + 1.5), layout="constrained")
-    for label, (method, policy, colour, marker) in SUMMARY.items():
-        points = []
-        for place, dataset in enumerate(names):
-            if method is None:
-                cell = results.other(dataset, "Opacus, replace one", epsilon)
-            elif label == "no noise":
-                cell = results.noiseless(dataset, method)
-            else:
-                cell = results.of(dataset, method, policy, epsilon)
-            if cell is not None:
-                points.append((100.0 * cell["mean"], place))
-        style = {"markersize": 14, "markeredgewidth": 2} if marker == "|" else {"markersize": 8}
-        ax.plot(*zip(*points, strict=True), marker, color=colour, label=label, **style)
-    ax.set_yticks(range(len(names)), [DATASETS[name] for name in names])
-    ax.invert_yaxis()
-    ax.grid(axis="y", color="0.9")
-    ax.set_axisbelow(True)
-    ax.set_xlabel(f"test accuracy in percent, epsilon {epsilon:g}")
-    for side in ("top", "right", "left"):
-        ax.spines[side].set_visible(False)
-    ax.tick_params(axis="y", length=0)
-    figure.legend(loc="outside upper center", ncols=4, fontsize=9, frameon=False)
-    return figure
-
-
-FIGURES = {"summary": summary, "worth": worth, "convex": convex, "identification": identification}
+FIGURES = {"worth": worth, "convex": convex, "identification": identification}

@@ -34,26 +34,23 @@ COMPARED_AT = (0.15, 0.2, 0.3, 0.5, 0.8)
 
 @dataclasses.dataclass(frozen=True)
 class Results:
-    """Measured cells of one base seed, with lookups."""
+    """Measured cells, with lookups."""
 
     accuracy: pd.DataFrame
     identification: pd.DataFrame
     radius: pd.DataFrame
-    comparators: pd.DataFrame
     later: pd.DataFrame
-    seed: int
 
     @classmethod
-    def read(cls, folder, seed):
-        """Cells in ``folder`` of this seed."""
-        tables = {name: study.read(folder, seed) for name, study in STUDIES.items()}
-        tables["comparators"] = tables["comparators"].rename(columns={"accuracy": "mean"})
-        return cls(**tables, later=later.CELLS.read(folder), seed=seed)
+    def read(cls, folder):
+        """Cells in ``folder``."""
+        tables = {name: study.read(folder) for name, study in STUDIES.items()}
+        return cls(**tables, later=later.CELLS.read(folder))
 
     @property
     def cells(self):
         """Origin of every cell of the tables."""
-        every = self.accuracy, self.identification, self.radius, self.comparators
+        every = self.accuracy, self.identification, self.radius
         return pd.concat([table[list(ORIGIN)] for table in every if len(table)])
 
     @property
@@ -74,9 +71,6 @@ class Results:
 
     def radius_of(self, dataset, policy):
         return _cell(self.radius, dataset=dataset, policy=policy)
-
-    def other(self, dataset, method, epsilon):
-        return _cell(self.comparators, dataset=dataset, method=method, epsilon=epsilon)
 
 
 def _cell(table, **key):
@@ -121,19 +115,15 @@ def with_values(rows, named, columns=None):
     return table[(table.iloc[:, named:] != "").any(axis=1)] if len(table) else table
 
 
-def table1(results, epsilon):
-    """Accuracy of every head, a row for each thing hidden: the paper's Table 1, and others'."""
+def table1(results, epsilon=2.0):
+    """Accuracy of every head, a row for each thing hidden: the paper's Table 1."""
     rows = []
-    for dataset, policy in itertools.product(
-        results.datasets, ("none", *PUBLIC_LABELS, "labels", "added")
-    ):
+    for dataset, policy in itertools.product(results.datasets, ("none", *PUBLIC_LABELS, "labels")):
         row = {"data": DATASETS[dataset], "hides": ADJACENCY[policy]}
         if policy == "none":
             row["paper mode"] = interval(results.noiseless(dataset, "ridge per class"))
-        elif policy == "added":
-            row["Opacus"] = interval(results.other(dataset, "Opacus, add/remove", epsilon))
         else:
-            value = published.TABLE1.get(dataset, {}).get(policy) if epsilon == 2.0 else None
+            value = published.TABLE1.get(dataset, {}).get(policy)
             own = results.of(dataset, "ridge paper", policy, epsilon)
             row |= {"paper": number(value), "paper mode": interval(own)}
             row["difference"] = signed(difference(own, value))
@@ -145,30 +135,27 @@ def table1(results, epsilon):
             if policy == "none" and results.of(dataset, method, "q50", epsilon) is not None:
                 cell = results.noiseless(dataset, WITHOUT_NOISE[method])
             row[column] = interval(cell)
-        if policy == "labels":
-            row["diffprivlib"] = interval(results.other(dataset, "diffprivlib", epsilon))
-            row["Opacus"] = interval(results.other(dataset, "Opacus, replace one", epsilon))
         rows.append(row)
     columns = ["data", "hides", "paper", "paper mode", "difference", "its formula, its n"]
-    # Rows and columns that nothing was measured in belong to other tables.
-    table = with_values(rows, 2, [*columns, *COLUMNS, "diffprivlib", "Opacus"])
+    # Rows and columns that nothing was measured in are left out.
+    table = with_values(rows, 2, [*columns, *COLUMNS])
     return table.loc[:, [*(table != "").any()]]
 
 
-def worth(seeds):
+def worth(results):
     """Accuracy at equal certificates for the same candidates, which lie within the q50 radius.
 
-    Means over base seeds; a gain has half of its 95% interval, from those of its cells.
+    A gain has half of its 95% interval, from those of its cells.
     """
     names, rows = list(LINES), []
-    for dataset in seeds[0].datasets:
-        lines = [_at_certificates(seeds, dataset, *line) for line in LINES.values()]
+    for dataset in results.datasets:
+        lines = [_at_certificates(results, dataset, *line) for line in LINES.values()]
         if any(line is None for line in lines):
             continue
         for place, at in enumerate(COMPARED_AT):
-            (ball, half), *others = [(means[place], halves[place]) for means, halves in lines]
+            (ball, half), *others = [line[place] for line in lines]
             row = {"data": DATASETS[dataset], "certificate": f"{at:g}"}
-            row |= {name: number(line[0][place]) for name, line in zip(names, lines, strict=True)}
+            row |= {name: number(line[place][0]) for name, line in zip(names, lines, strict=True)}
             for name, (other, its) in zip(("any distance", "standard DP"), others, strict=True):
                 gain = f"{signed(ball - other)} ± {math.hypot(half, its):.3f}"
                 row[f"ball over {name}"] = "" if math.isnan(ball - other) else gain
@@ -176,26 +163,19 @@ def worth(seeds):
     return pd.DataFrame(rows)
 
 
-def _at_certificates(seeds, dataset, method, policy):
+def _at_certificates(results, dataset, method, policy):
     """Accuracy of a line where its certificate is one of COMPARED_AT, and half of its interval.
 
     Between the budgets measured: monotone cubics in the logarithm of mu. None if there are too few.
     """
     asked = np.log([NormalDist().inv_cdf(at) - NormalDist().inv_cdf(0.1) for at in COMPARED_AT])
-    lines = []
-    for results in seeds:
-        _, cells = against_one_attacker(results, dataset, method, policy)
-        if len(cells) < 2:
-            return None
-        places = np.log([float(cell["mu_at_q50"]) for cell in cells])
-        values, order = (
-            np.array([[cell["mean"], half_of(cell)] for cell in cells]),
-            places.argsort(),
-        )
-        line = PchipInterpolator(places[order], values[order], extrapolate=False)
-        lines.append(line(asked).T)
-    means, halves = np.swapaxes(lines, 0, 1)
-    return means.mean(axis=0), np.linalg.norm(halves, axis=0) / len(seeds)
+    _, cells = against_one_attacker(results, dataset, method, policy)
+    if len(cells) < 2:
+        return None
+    places = np.log([float(cell["mu_at_q50"]) for cell in cells])
+    values = np.array([[cell["mean"], half_of(cell)] for cell in cells])
+    order = places.argsort()
+    return PchipInterpolator(places[order], values[order], extrapolate=False)(asked)
 
 
 def against_one_attacker(results, dataset, method, policy):
@@ -300,26 +280,3 @@ def calibration():
             }
         )
     return pd.DataFrame(rows)
-
-
-def summary(results, epsilon=2.0):
-    """The few numbers that matter: accuracy against the paper's calibration and standard DP."""
-    rows = []
-    for dataset in results.datasets:
-        cells = {
-            "the same, measured here": results.of(dataset, "ridge paper", "q50", epsilon),
-            "ours, ball": results.of(dataset, "logistic", "q50", epsilon),
-            "ours, standard DP": results.of(dataset, "logistic", "labels", epsilon),
-            "Opacus, standard DP": results.other(dataset, "Opacus, replace one", epsilon),
-            "no noise": results.noiseless(dataset, "LogisticRegression"),
-        }
-        paper = number(published.TABLE1.get(dataset, {}).get("q50"))
-        row = {"test accuracy": DATASETS[dataset], "paper, ball": paper}
-        rows.append(row | {name: number(value_of(cell)) for name, cell in cells.items()})
-    return pd.DataFrame(rows)
-
-
-def short(table):
-    """The summary for a reader in a hurry."""
-    columns = ["Opacus, standard DP", "ours, standard DP", "ours, ball", "no noise"]
-    return table[["test accuracy", *columns]] if len(table) else table

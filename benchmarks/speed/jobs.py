@@ -31,7 +31,7 @@ from sklearn_balldp.privacy.exact_normal import GRID_EXPONENT, rounded_normal
 from sklearn_balldp.privacy.problem import Problem
 from sklearn_balldp.rows import SINGLE_BLAS_THREAD, from_parquet, from_zarr
 
-from ..paper import comparators as other_libraries
+from .. import peers as other_libraries
 from .timing import against, bare, embeddings, interleaved, memory, row, unit_rows
 
 
@@ -49,7 +49,7 @@ def heads(n_steps, **options):
     }
 
 
-def ridge(comparators):
+def ridge(peers):
     """Prototypes: a fit against one pass over its rows, and against NearestCentroid."""
     X, y = unit_rows(120_000, 384), np.random.default_rng(1).integers(4, size=120_000)
     head, job = BallDPRidgePrototype(radius=0.5), "fit, 120000 x 384, 4 classes"
@@ -68,22 +68,23 @@ def ridge(comparators):
         yield from against(job, lambda X=X, y=y: head.fit(X, y), others, repeats)
 
 
-#: Records, features and classes of default fits.
+#: Name of a default fit; records, features and classes.
+DEFAULT = "default fit"
 SIZES = ((50_000, 384, 10), (10_000, 384, 77), (20_000, 768, 4), (2_000, 32, 2))
 
 
-def defaults(comparators):
+def defaults(peers):
     """Default fits against scikit-learn's of the same float32 rows, by either clock."""
     for (n, d, k), name in itertools.product(SIZES, ("perf_counter", "process_time")):
         X, y = embeddings(n, d, k)
         head, theirs = BallDPLogisticRegression(2.0, radius=0.5), LogisticRegression(max_iter=1000)
         others = {"scikit-learn's LogisticRegression": (lambda m=theirs, X=X, y=y: m.fit(X, y), 1)}
-        job = f"default fit ({name}), {n} x {d} float32, {k} classes"
+        job = f"{DEFAULT} ({name}), {n:,} x {d:,} float32, {k} classes"
         ours = lambda h=head, X=X, y=y: h.fit(X, y)  # noqa: E731
         yield from against(job, ours, others, 9, getattr(time, name))
 
 
-def gradient(comparators):
+def gradient(peers):
     """Noise on gradients: steps, passes and the sampler; Opacus."""
     X, y = embeddings(25_000, 384, 2)
     options = {"epsilon": 2.0, "radius": 1.2}
@@ -111,8 +112,8 @@ def gradient(comparators):
     }
     job = f"{n_values} exact normal values"
     yield from against(job, lambda: rounded_normal(n_values), others, repeats=3)
-    if comparators:
-        yield _against_opacus(comparators, X, y)
+    if peers:
+        yield _against_opacus(peers, X, y)
 
 
 def _on_all_cores(head):
@@ -167,7 +168,7 @@ def _against_opacus(python, X, y):
     head = BallDPLogisticRegression(2.0, **options)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "rows.npz"
-        np.savez(path, X_train=X, y_train=y, X_test=X[:100], y_test=y[:100])
+        np.savez(path, X=X, y=y, n_test=0, seeds=[0])
         # Each round is one call of each: the other library reports its own seconds.
         ours, theirs = [], []
         for _ in range(3):
@@ -190,7 +191,7 @@ def sources(X, folder):
     }
 
 
-def rows(comparators):
+def rows(peers):
     """Rows in files against rows in memory: the same fits, and passes over what is not kept."""
     X, y = embeddings(60_000, 384, 6)
     for dtype in (np.float32, np.float16):
@@ -215,7 +216,7 @@ def rows(comparators):
         yield memory(job, lambda f=fit: f(0), own)
 
 
-def start(comparators):
+def start(peers):
     """Commands from start to end, in processor seconds, against importing scikit-learn."""
     sklearn, balldp = "import sklearn", "from sklearn_balldp.command import main; exit(main())"
 

@@ -4,9 +4,10 @@ import platform
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 
-from ..study import Study, made, markdown
-from .jobs import TOPICS
+from ..study import Study, made, markdown, show
+from .jobs import DEFAULT, TOPICS
 
 
 def processor():
@@ -32,6 +33,26 @@ def tables(cells):
     return "\n\n".join(markdown(part) for part in parts if len(part))
 
 
+def short(cells):
+    """Default fits beside scikit-learn's, for a reader in a hurry."""
+    found = cells[cells["job"].str.startswith(f"{DEFAULT} (")]
+    own = found["job"].str.extract(r"\((?P<clock>\w+)\), (?P<size>[\d, x]+) float32, (?P<k>\d+)")
+    wide = found.join(own).pivot(index=["size", "k"], columns="clock")
+    wall, used = "perf_counter", "process_time"
+    return pd.DataFrame(
+        [
+            {
+                "default fit": f"{size}, {k} classes",
+                "seconds": f"{row['seconds', wall]:.2g}",
+                "`LogisticRegression`": f"{row['their_seconds', wall]:.2g}",
+                "ratio": f"{row['ratio', wall]:.2g}",
+                "ratio of processor seconds": f"{row['ratio', used]:.2g}",
+            }
+            for (size, k), row in wide.iterrows()
+        ]
+    )
+
+
 def measure(run, topic):
     """Rows of a topic: its ratios, and the memory it takes."""
     return list(TOPICS[topic](run.peers))
@@ -49,8 +70,9 @@ STUDIES = (CELLS,)
 
 
 def report(out):
-    """A page of ratios; it is not kept among the results."""
+    """A page of ratios, of which the table of default fits is kept."""
     cells = CELLS.read(out)
+    show(short(cells), out, "speed_short", cells[cells["topic"] == "defaults"])
     text = (
         f"Measured on {processor()}, Python {platform.python_version()}. Ratio: our seconds over "
         "theirs, medians of jobs timed in turn; in brackets its range over the rounds.\n\n"
