@@ -1,13 +1,15 @@
-"""Dask workers on this machine against this process.
+"""Dask workers on this machine against this process, on rows in a file.
 
-The same fits of the same float64 rows, so that the arithmetic is the same: on one thread of this
-process, on two, and on two workers of one thread each, which read a NumPy file or Zarr. Seconds are
-wall-clock; the processor's time is that of the workers alone.
+The same fits of the same float64 rows, so that the arithmetic is the same: on one and two threads of
+this process, and on one, two and four workers of one thread each. Rows a second count every pass;
+the disk's speed is that of reading the NumPy file in order. Memory is what workers (or this process)
+hold beyond what they held before the fit.
 
 Dask has its workers give memory back to the system at once, which costs passes a third of their
 time: here they keep it, as docs/cluster.md advises.
 """
 
+import os
 import tempfile
 import time
 from unittest import mock
@@ -23,72 +25,65 @@ from sklearn_balldp.rows import from_npy, from_zarr, on_cluster
 
 from ..study import Study, show
 from .jobs import heads
-from .timing import embeddings
+from .timing import disk_speed, embeddings, rates, watched
 
-WORKERS, CLASSES = 2, 10
+WORKERS, CLASSES, STEPS = (1, 2, 4), 10, 20
 ROWS, REPEATS = (200_000, 128), 3
 MANY, THREADS = 10**9, (100, 400)
-WORK = "workers, NumPy file"
-
-
-def timed(fit, used):
-    """Wall-clock seconds of a fit, and those of the processors that made its passes."""
-    before, start = used(), time.perf_counter()
-    fit()
-    return time.perf_counter() - start, used() - before
-
-
-def in_process(fit, threads):
-    """As a machine of so many cores has it."""
-    with mock.patch.object(joblib, "effective_n_jobs", return_value=threads):
-        return timed(fit, time.process_time)
+#: What a billion rows are foretold from.
+WORK = "1 worker, NumPy file"
+KEEPS = {"MALLOC_TRIM_THRESHOLD_": 2**28, "MALLOC_MMAP_THRESHOLD_": 2**28, "OMP_NUM_THREADS": 1}
+OPTIONS = {"memory_limit": None, "dashboard_address": ":0", "threads_per_worker": 1}
 
 
 def measure(run, n, d):
     """A row for each head and way."""
-    return list(_measured(n, d))
-
-
-def _measured(n, d):
     X, y = embeddings(n, d, CLASSES)
-    X = X.astype(np.float64)
-    keeps = {"MALLOC_TRIM_THRESHOLD_": 2**28, "MALLOC_MMAP_THRESHOLD_": 2**28}
-    environ = {"distributed.nanny.pre-spawn-environ": {**keeps, "OMP_NUM_THREADS": 1}}
-    options = {"memory_limit": None, "dashboard_address": ":0"}
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        dask.config.set(environ),
-        LocalCluster(n_workers=WORKERS, threads_per_worker=1, **options) as cluster,
-        Client(cluster) as client,
-    ):
+    X, found = X.astype(np.float64), []
+    with tempfile.TemporaryDirectory() as folder:
         np.save(f"{folder}/rows.npy", X)
         zarr.save(f"{folder}/rows.zarr", X)
-        files = {WORK: from_npy(f"{folder}/rows.npy")}
-        files["workers, Zarr"] = from_zarr(f"{folder}/rows.zarr")
-        sources = {name: on_cluster(file, client) for name, file in files.items()}
+        disk = disk_speed(f"{folder}/rows.npy")
+        for threads in (1, 2):
+            with mock.patch.object(joblib, "effective_n_jobs", return_value=threads):
+                found += timed(f"{threads} thread{'s' * (threads > 1)}", X, y)
+        for number in WORKERS:
+            with (
+                dask.config.set({"distributed.nanny.pre-spawn-environ": KEEPS}),
+                LocalCluster(n_workers=number, **OPTIONS) as cluster,
+                Client(cluster) as client,
+            ):
+                name = f"{number} worker{'s' * (number > 1)}"
+                for file, kind in (("npy", from_npy), ("zarr", from_zarr)):
+                    rows = on_cluster(kind(f"{folder}/rows.{file}"), client)
+                    title = {"npy": "NumPy file", "zarr": "Zarr"}[file]
+                    found += timed(f"{name}, {title}", rows, y, client)
+    return [{**own, "itemsize": 8, "disk": disk} for own in found]
 
-        def used():
-            return sum(client.run(time.process_time).values())
 
-        for name, head in heads(20, delta=1e-7).items():
-            jobs = {
-                "one thread": lambda h=head: in_process(lambda: h.fit(X, y), 1),
-                "two threads": lambda h=head: in_process(lambda: h.fit(X, y), 2),
-            }
-            for job, source in sources.items():
-                jobs[job] = lambda h=head, rows=source: timed(lambda: h.fit(rows, y), used)
-            rounds = [{job: run() for job, run in jobs.items()} for _ in range(REPEATS)]
-            best = pd.DataFrame(rounds).map(np.array).apply(lambda own: np.min([*own], axis=0))
-            one, title = best["one thread"], name.replace("noisy", "20 noisy")
-            for job in list(jobs)[1:]:
-                yield {
-                    "fit": f"{title}, {n} x {d} float64, {CLASSES} classes",
-                    "on": job,
-                    "seconds": best[job][0],
-                    "one thread / this": one[0] / best[job][0],
-                    "processor time / one thread's": best[job][1] / one[1],
-                    "processor": best[job][1],
-                }
+def timed(on, rows, y, client=None):
+    """The quickest of a few fits of each head, by seconds, those of the processors, and memory."""
+    processes = list(client.run(os.getpid).values()) if client else ["self"]
+
+    def used():
+        return sum(client.run(time.process_time).values()) if client else time.process_time()
+
+    for name, head in heads(STEPS, delta=1e-7).items():
+        rounds = []
+        for _ in range(REPEATS):
+            before = used()
+            seconds, memory = watched(lambda head=head: head.fit(rows, y), processes)
+            rounds.append({"seconds": seconds, "processor": used() - before, "memory": memory})
+        best = pd.DataFrame(rounds)
+        passes = STEPS if name == "noisy steps" else 1
+        title = name.replace("noisy", f"{STEPS} noisy")
+        yield {
+            "fit": title,
+            "on": on,
+            "passes": passes,
+            **best.min(),
+            "memory": best["memory"].max(),
+        }
 
 
 def of_many(cells):
@@ -96,7 +91,7 @@ def of_many(cells):
     for _, item in cells[cells["on"] == WORK].iterrows():
         hours = item["processor"] * MANY / item["records"] / 3600.0
         minutes = {f"minutes on {k} threads": f"{60.0 * hours / k:.2g}" for k in THREADS}
-        fit = f"{item['fit'].split(',')[0]}, {MANY:.0e} x {item['features']}".replace("e+0", "e")
+        fit = f"{item['fit']}, {MANY:.0e} x {item['features']}".replace("e+0", "e")
         yield {"fit": fit, "hours of one core": f"{hours:.2g}", **minutes}
 
 
@@ -113,7 +108,5 @@ STUDIES = (CELLS,)
 
 def report(out):
     cells = CELLS.read(out)
-    shown = ["seconds", "one thread / this", "processor time / one thread's"]
-    table = cells[["fit", "on"]].join(cells[shown].map("{:.2f}".format))
-    show(table, out, "cluster", cells)
+    show(rates(cells.sort_values("fit", kind="stable"), ["fit", "on"]), out, "cluster", cells)
     show(pd.DataFrame(of_many(cells)), out, "cluster_many", cells)

@@ -1,23 +1,22 @@
 """Rows that do not fit into memory.
 
 Makes a file of seeded float16 rows, caps the memory that a process may allocate below its size, and
-fits heads on the mapped file. Seconds are set against those of one bare pass over the file, of a
-sum of its rows.
+fits heads on the mapped file, beside a bare pass that sums its rows. Rows a second count every pass;
+the disk's speed is that of reading the file in order.
 """
 
 import resource
 import tempfile
-import time
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 
 import numpy as np
-import pandas as pd
 
 from sklearn_balldp import BallDPLogisticRegression, GradientPerturbation
 
 from ..study import Study, show
 from .jobs import heads
+from .timing import disk_speed, rates, watched
 
 CLASSES, DELTA = 10, 1e-8
 STEPS = 30
@@ -48,12 +47,6 @@ def bare(X):
     return sum(np.add.reduce(block, axis=0, dtype=np.float32) for block in blocks)
 
 
-def seconds_of(function):
-    start = time.perf_counter()
-    function()
-    return time.perf_counter() - start
-
-
 def measure(run, records, features, gibibytes):
     """A row for each head."""
     spawned = ProcessPoolExecutor(1, mp_context=get_context("spawn"))
@@ -67,18 +60,23 @@ def fitted(path, cap):
     """Fits of a process whose memory is capped."""
     resource.setrlimit(resource.RLIMIT_DATA, (cap, cap))
     X = np.load(path, mmap_mode="r")
-    y, found, alone = labels(len(X)), [], seconds_of(lambda: bare(X))
-    jobs = heads(STEPS, delta=DELTA)
-    mechanism = GradientPerturbation(n_steps=STEPS)
-    jobs[f"logistic regression, {STEPS} steps from sums"] = BallDPLogisticRegression(
-        delta=DELTA, radius=0.5, mechanism=mechanism
-    )
-    del jobs["noisy steps"]
-    for name, head in jobs.items():
-        seconds = seconds_of(lambda head=head: head.fit(X, y))
-        score = head.score(X[-100_000:], y[-100_000:])
-        found.append({"job": name, "seconds": seconds, "pass": alone, "accuracy": score})
-    return found
+    y, disk, options = labels(len(X)), disk_speed(path), {"delta": DELTA}
+    steps = GradientPerturbation(n_steps=STEPS)
+    own = heads(STEPS, **options)
+    jobs = {
+        "a bare pass": (lambda: bare(X), 1),
+        "prototypes": (lambda: own["prototypes"].fit(X, y), 1),
+        "discriminant": (lambda: own["discriminant"].fit(X, y), 1),
+        f"logistic regression, {STEPS} steps from sums": (
+            lambda: BallDPLogisticRegression(radius=0.5, mechanism=steps, **options).fit(X, y),
+            STEPS + 1,
+        ),
+    }
+    found = []
+    for name, (job, passes) in jobs.items():
+        seconds, memory = watched(job)
+        found.append({"job": name, "seconds": seconds, "passes": passes, "memory": memory})
+    return [{**own, "itemsize": X.itemsize, "disk": disk} for own in found]
 
 
 CELLS = Study(
@@ -93,17 +91,6 @@ STUDIES = (CELLS,)
 
 
 def report(out):
-    cells = CELLS.read(out)
-    size = cells["records"].astype(str) + " x " + cells["features"].astype(str)
-    table = pd.DataFrame(
-        {
-            "job": cells["job"] + ", " + size + " float16",
-            "seconds": cells["seconds"].map("{:.0f}".format),
-            "one bare pass": cells["pass"].map("{:.0f}".format),
-            "ratio": (cells["seconds"] / cells["pass"]).map("{:.1f}".format),
-            "accuracy": cells["accuracy"].map("{:.3f}".format),
-        }
-    )
-    n, d, memory = SIZE
-    more = f"Memory that could be allocated: {memory:g} GiB; rows: {2 * n * d / 2**30:.1f} GiB. "
-    show(table, out, "large", cells, more)
+    cells, (n, d, memory) = CELLS.read(out), SIZE
+    more = f"{n:,} x {d} float16, {2 * n * d / 2**30:.1f} GiB, with {memory:g} GiB to allocate. "
+    show(rates(cells, ["job"]), out, "large", cells, more)

@@ -1,6 +1,8 @@
 """What every measurement of speed shares: data, clocks and the row of the table."""
 
 import contextlib
+import os
+import threading
 import time
 import tracemalloc
 
@@ -78,6 +80,61 @@ def bare(head, X, y):
     """A fit apart from its noise."""
     with without_noise():
         head.fit(X, y)
+
+
+def disk_speed(path):
+    """Bytes a second of reading a file in order, its pages dropped from memory before."""
+    with open(path, "rb", buffering=0) as file:
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        start, size = time.perf_counter(), 0
+        while block := file.read(2**23):
+            size += len(block)
+        return size / (time.perf_counter() - start)
+
+
+def allocated(process="self"):
+    """Bytes that a process holds, without pages of mapped files."""
+    with open(f"/proc/{process}/status") as file:
+        return sum(1024 * int(line.split()[1]) for line in file if line.startswith("RssAnon"))
+
+
+def watched(function, processes=("self",)):
+    """Seconds of a call, and the most that these processes held together beyond what they did."""
+
+    def held():
+        return sum(map(allocated, processes))
+
+    before = most = held()
+    ended = threading.Event()
+
+    def look():
+        nonlocal most
+        while not ended.wait(0.01):
+            most = max(most, held())
+
+    watcher = threading.Thread(target=look)
+    watcher.start()
+    start = time.perf_counter()
+    try:
+        function()
+        return time.perf_counter() - start, most - before
+    finally:
+        ended.set()
+        watcher.join()
+
+
+def rates(cells, names):
+    """What passes over files reach; cells have records, features, bytes of a value and passes."""
+    values = cells["records"] * cells["passes"] / cells["seconds"]
+    share = values * cells["features"] * cells["itemsize"] / cells["disk"]
+    return cells[names].assign(
+        **{
+            "seconds": cells["seconds"].map("{:.2g}".format),
+            "million rows a second": (values / 1e6).map("{:.2g}".format),
+            "share of the disk's speed": share.map("{:.2g}".format),
+            "peak memory, MB": (cells["memory"] / 1e6).map("{:.0f}".format),
+        }
+    )
 
 
 def unit_rows(n, d):
