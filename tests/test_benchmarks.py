@@ -19,11 +19,11 @@ from sklearn.base import clone
 from sklearn.metrics import accuracy_score, balanced_accuracy_score, recall_score
 
 from benchmarks import __main__ as driver
-from benchmarks import promises, radius, study
+from benchmarks import methods, peers, promises, radius, study
 from benchmarks import settings as settings_study
 from benchmarks import tables as tables_study
 from benchmarks import verify as verifier
-from benchmarks.paper import cells, checks, comparators, errata, published, report, tables
+from benchmarks.paper import cells, checks, errata, published, report, tables
 from benchmarks.speed import ratios, timing
 from benchmarks.study import RESULTS
 from sklearn_balldp import BallDPRidgePrototype, ReconstructionAuditor
@@ -31,12 +31,10 @@ from sklearn_balldp.distances import same_label_quantile
 from sklearn_balldp.mechanisms import PrototypePerturbation, Sums, descent, settings
 from sklearn_balldp.privacy.gaussian import mu_from_budget
 
-SEEDS = cells.SEEDS
-
 
 @functools.cache
-def committed(seed=0):
-    return tables.Results.read(RESULTS, seed)
+def committed():
+    return tables.Results.read(RESULTS)
 
 
 def spoiled(**changes):
@@ -74,8 +72,6 @@ def few_cells():
         patch.setattr(cells, "FEWER", {})
         methods = {name: (head, min(n, 2)) for name, (head, n) in cells.METHODS.items()}
         patch.setattr(cells, "METHODS", methods)
-        studies = tuple(dataclasses.replace(own, seeds=(0,)) for own in report.STUDIES)
-        patch.setattr(report, "STUDIES", studies)
         yield
 
 
@@ -93,9 +89,9 @@ def measured(folder, tmp_path_factory):
 
 
 def test_every_table_and_figure_is_written(measured):
-    names = set(driver.ENTRIES["paper"].files) - {"comparators.csv"}
+    names = driver.ENTRIES["paper"].files
     assert all((measured / name).stat().st_size > 30 for name in names)
-    for name in ("summary", "worth", "convex", "identification"):
+    for name in ("worth", "convex", "identification"):
         assert (measured / f"{name}.png").stat().st_size > 10_000
     table = pd.read_csv(measured / "table1.csv")
     assert set(table["data"]) == {"TREC-6", "IMDb"}
@@ -103,7 +99,7 @@ def test_every_table_and_figure_is_written(measured):
     assert set(table["hides"]) == {study.ADJACENCY[name] for name in hidden}
     own = report.STUDIES[0].read(measured)
     assert (own["commit"] == study.code_now()).all()
-    assert (measured / "summary.md").read_text().endswith(f"(commit {study.code_now()}).\n")
+    assert (measured / "misses.md").read_text().endswith(f"(commit {study.code_now()}).\n")
 
 
 def test_what_was_measured_is_not_measured_again(folder, measured, capsys):
@@ -113,14 +109,11 @@ def test_what_was_measured_is_not_measured_again(folder, measured, capsys):
     assert "accuracy_cells.csv: 0 cells measured" in shown.out
     assert "a failed check" not in shown.out
     assert "(see checks.csv)" in shown.out
-    # What is missing is said, and nothing of it is written.
-    assert "skipped comparators.csv of paper: --peers was not given" in shown.err
-    assert not (measured / "comparators.csv").exists()
     assert (measured / "accuracy_cells.csv").read_bytes() == before
 
 
 def test_an_interrupted_run_goes_on_to_the_same_numbers(folder, measured, tmp_path, monkeypatch):
-    count, scores = 0, comparators.scores
+    count, scores = 0, cells.scores
 
     def interrupted(*given):
         nonlocal count
@@ -131,10 +124,10 @@ def test_an_interrupted_run_goes_on_to_the_same_numbers(folder, measured, tmp_pa
 
     with few_cells():
         kind, given = report.STUDIES[0], options(folder, out=tmp_path)
-        monkeypatch.setattr(comparators, "scores", interrupted)
+        monkeypatch.setattr(cells, "scores", interrupted)
         with pytest.raises(KeyboardInterrupt):
             kind.fill(given)
-        monkeypatch.setattr(comparators, "scores", scores)
+        monkeypatch.setattr(cells, "scores", scores)
         kept = kind.read(tmp_path)
         assert 0 < len(kept) < 9
         kind.fill(given)
@@ -383,7 +376,7 @@ def test_scores_are_those_of_scikit_learn(names):
     for train in (y, np.append(names[:3].repeat(20), names[3])):
         seen, counts = np.unique(train, return_counts=True)
         rarest = [seen[np.argmin(counts)]]
-        *found, recalls = comparators.scores(predicted, y_test, *rarest)
+        *found, recalls = study.scores(predicted, y_test, *rarest)
         recall = recall_score(y_test, predicted, labels=rarest, average=None, zero_division=0.0)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # of the missing class
@@ -394,40 +387,71 @@ def test_scores_are_those_of_scikit_learn(names):
         np.testing.assert_allclose(recalls, every, rtol=1e-15)
 
 
-def test_another_library_is_measured_with_the_settings_that_suit_it(
+def test_methods_see_the_same_splits_and_the_others_their_best_settings(
     folder, tmp_path, monkeypatch, capsys
 ):
+    seen = []
+
     def predict(epsilon, X, y, X_test, seed, right):
-        return (X_test @ np.stack([X[y == k].mean(axis=0) for k in range(3)]).T).argmax(
-            axis=1
-        ) * right
+        seen.append((right, X_test.tobytes()))
+        means = np.stack([X[y == k].mean(axis=0) for k in range(3)])
+        return (X_test @ means.T).argmax(axis=1) * right
 
     def run_in(python, path, *given):
         monkeypatch.setattr("sys.argv", [python, *map(str, (path, *given))])
-        comparators.main()
-        return capsys.readouterr().out
+        peers.main()
+        return capsys.readouterr().out.splitlines()[-1]
 
-    monkeypatch.setattr(comparators, "METHODS", {"own": (predict, [{"right": 0}, {"right": 1}], 0)})
-    monkeypatch.setattr(comparators, "run_in", run_in)
-    peers = dataclasses.replace(
-        cells.STUDIES["comparators"], cells=lambda _: [("trec6", "own", 2.0)]
+    monkeypatch.setattr(peers, "METHODS", {"Opacus": (predict, [{"right": 0}, {"right": 1}])})
+    monkeypatch.setattr(peers, "run_in", run_in)
+    monkeypatch.setattr(study.Run, "have", lambda self, names: [n for n in names if n == "trec6"])
+    scored, score = [], methods.LogisticRegression.score
+    monkeypatch.setattr(
+        methods.LogisticRegression,
+        "score",
+        lambda self, X, y: scored.append(X.tobytes()) or score(self, X, y),
     )
-    assert peers.fill(options(folder, out=tmp_path, peers="python")) == 2
-    found = peers.read(tmp_path)
-    assert (found["accuracy"] > 0.8).all()
+    given = options(folder, out=tmp_path, peers="python")
+    for own in methods.STUDIES:
+        own.fill(given)
+    # Tuned on training rows alone, then a release on each of the splits that ours are scored on.
+    at_two = len(seen) // len(methods.EPSILONS)
+    assert [test for _, test in seen[at_two - methods.SPLITS : at_two]] == scored
+    assert len(set(scored)) == methods.SPLITS
+    assert not set(scored) & {test for _, test in seen[: at_two - methods.SPLITS]}
+    found = methods.PEERS.read(tmp_path)
+    assert (found["mean"] > 0.8).all()
     assert (found["settings"] == "{'right': 1}").all()
-    assert set(peers.read(RESULTS)) - {"commit"} <= set(found)
+    methods.report(tmp_path)
+    assert (tmp_path / "methods.png").stat().st_size > 10_000
+    cells = methods.read(tmp_path)
+    exact = cells.set_index(["method", "epsilon"]).loc[methods.NONE, "each"]
+    ours = cells.set_index(["method", "epsilon"]).loc[(methods.STANDARD, 2.0), "each"]
+    ratio = np.divide(*(np.array(each.split(), float) for each in (exact.loc[2.0], ours)))
+    shown = methods.ratios(cells, methods.NONE, methods.STANDARD).loc[("trec6", 2.0)]
+    np.testing.assert_allclose(shown["mean"], ratio.mean())
+    np.testing.assert_allclose(shown["error"], np.std(ratio, ddof=1) / np.sqrt(len(ratio)))
+    # What the committed files hold has the same columns.
+    assert set(methods.PEERS.read(RESULTS)) == set(found)
+
+
+def test_another_library_that_is_ahead_fails_the_claim(tmp_path):
+    for own in methods.STUDIES:
+        shutil.copy(RESULTS / own.file, tmp_path)
+    assert methods.report(tmp_path) == []
+    table = methods.PEERS.read(tmp_path)
+    best = " ".join(["0.99"] * methods.SPLITS)
+    methods.PEERS.write(table.assign(mean=0.99, each=best), tmp_path)
+    assert len(methods.report(tmp_path)) == 16
 
 
 def test_claims_hold_on_the_committed_results():
-    assert len(SEEDS) >= 2
-    for seed in SEEDS:
-        table = checks.check(committed(seed))
-        assert len(table) == 11
-        assert table["holds"].all(), table.to_string()
-        counted = table["shown"].str.extract(r"^(\d+) of (\d+) cells").astype(int)
-        assert list(counted[1]) == [12, 4, 9, 4, 32, 18, 30, 21, 14, 168, 48]
-        assert (counted[0] == counted[1]).all()
+    table = checks.check(committed())
+    assert len(table) == 11
+    assert table["holds"].all(), table.to_string()
+    counted = table["shown"].str.extract(r"^(\d+) of (\d+) cells").astype(int)
+    assert list(counted[1]) == [12, 4, 9, 4, 32, 18, 30, 21, 14, 168, 48]
+    assert (counted[0] == counted[1]).all()
 
 
 def assert_same_page(found, expected):
@@ -442,7 +466,7 @@ def test_tables_and_the_page_of_errors_are_made_of_the_committed_cells(tmp_path)
     report.pages(RESULTS, tmp_path)
     page = (report.DOCS / "errata.md").read_text()
     assert_same_page((tmp_path / "errata.md").read_text(), page)
-    for name, table in report.build([committed(seed) for seed in SEEDS]).items():
+    for name, table in report.build(committed()).items():
         text = table.to_csv(index=False) if name.endswith(".csv") else study.markdown(table)
         assert_same_page(text.strip(), (RESULTS / name).read_text().partition("\n\n")[0].strip())
 
@@ -563,7 +587,6 @@ def test_the_verifiers_benchmark(tmp_path, monkeypatch):
     monkeypatch.setattr(verifier, "Y", verifier.Y[:400])
     monkeypatch.setattr(verifier, "HONEST", 3)
     monkeypatch.setattr(verifier, "RELEASES", 1)
-    shutil.copy(RESULTS / "trials.csv", tmp_path)
     for own in verifier.STUDIES:
         own.fill(study.Run(out=tmp_path))
     verifier.report(tmp_path)
@@ -574,7 +597,7 @@ def test_the_verifiers_benchmark(tmp_path, monkeypatch):
         title, _, *rows = [line.strip("| ").split(" | ") for line in lines]
         return pd.DataFrame(rows, columns=title)
 
-    for name in ("forgeries", "power", "false_alarms", "trials"):
+    for name in ("forgeries", "power", "false_alarms"):
         new, old = read(tmp_path, name), read(RESULTS, name)
         assert list(new) == list(old)
         assert list(new.iloc[:, 0]) == list(old.iloc[:, 0])
@@ -616,7 +639,7 @@ def test_a_study_is_measured_once_and_shown(name, folder, tmp_path, monkeypatch)
     monkeypatch.setattr(settings_study, "CONSTANTS", ("CLIP",))
     monkeypatch.setattr(study.Run, "have", lambda self, names: [n for n in names if n == dataset])
     given = options(folder, out=tmp_path, most=2, since="")
-    studies = [own for own in module.STUDIES if own.file != "classes_others.csv"]
+    studies = module.STUDIES
     assert studies[0].fill(given) > 0
     for own in studies[1:]:
         own.fill(given)
@@ -630,35 +653,6 @@ def test_a_study_is_measured_once_and_shown(name, folder, tmp_path, monkeypatch)
     assert new[accuracies].stack().between(0.0, 1.0).all()
     assert [own.fill(given) for own in studies] == [0] * len(studies)
     pd.testing.assert_frame_equal(studies[0].read(tmp_path), new)
-
-
-def test_cells_in_which_the_default_is_behind_are_measured_with_other_releases(
-    folder, tmp_path, monkeypatch
-):
-    path = tmp_path / "radius_accuracy.csv"
-    path.write_text("""dataset,head,radius,epsilon,mean,error,releases
-trec6,logistic,0.1,1.0,0.800,0.003,10
-trec6,discriminant,0.1,1.0,0.806,0.004,10
-trec6,prototypes,0.1,1.0,0.700,0.004,10
-trec6,logistic,0.3,1.0,0.800,0.003,10
-trec6,discriminant,0.3,1.0,0.803,0.004,10
-"trec6","logistic, standard DP",any,0.5,0.700,0.003,10
-"trec6","descent from zero, standard DP",any,0.5,0.750,0.003,10
-""")
-    behind = [(head, 0.1, 1.0) for head in ("logistic", "discriminant")]
-    behind += [(f"{head}, standard DP", "any", 0.5) for head in ("logistic", "descent from zero")]
-    assert list(radius.AGAIN.cells(options(folder, out=tmp_path))) == [
-        ("trec6", *cell) for cell in behind
-    ]
-    asked = []
-    monkeypatch.setattr(radius, "accuracies", lambda *given: asked.append(given[-1]) or [0.9, 0.8])
-    dataclasses.replace(radius.AGAIN).fill(options(folder, out=tmp_path))
-    assert [len(seeds) for seeds in asked] == [40] * 4
-    ten = study.seeds_of(options(folder), 10, "trec6", 0.1, 1.0)
-    assert not set(asked[0]) & set(ten)
-    cells = radius.read(tmp_path).set_index(["head", "radius"])["mean"]
-    assert np.isclose(cells, 0.85).sum() == 4
-    assert cells["logistic", "0.3"] == 0.8
 
 
 @pytest.mark.parametrize(
@@ -676,7 +670,7 @@ def test_shared_values_are_those_of_a_fit(folder, method):
 
 
 def test_the_radius_claims_hold_in_the_committed_results():
-    cells = radius.read(RESULTS)
+    cells = radius.CELLS.read(RESULTS)
     found = radius.checks(cells).set_index("claim")
     below = found["below -0.5"]
     # The docs name the exceptions.
@@ -704,7 +698,7 @@ def test_the_radius_claims_hold_in_the_committed_results():
 
 
 def test_the_distance_from_the_best_head_without_noise_is_as_the_docs_say():
-    found, cells = radius.MORE.read(RESULTS), radius.read(RESULTS)
+    found, cells = radius.MORE.read(RESULTS), radius.CELLS.read(RESULTS)
     assert (found["releases"] == radius.CONFIRMING).all()
     table = radius.near(found, cells)
     assert (RESULTS / "radius_noiseless.md").read_text().startswith(study.markdown(table) + "\n\n")

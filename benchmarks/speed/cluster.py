@@ -1,9 +1,9 @@
 """Dask workers on this machine against this process, on rows in a file.
 
-The same fits of the same float64 rows, so that the arithmetic is the same: on one and two threads of
-this process, and on one, two and four workers of one thread each. Rows a second count every pass;
-the disk's speed is that of reading the NumPy file in order. Memory is what workers (or this process)
-hold beyond what they held before the fit.
+The same fits of the same float64 rows, so that the arithmetic is the same: on one and two threads
+of this process, and on one, two and four workers of one thread each. Rows a second count every
+pass; the disk's speed is that of reading the NumPy file in order. Memory is what workers (or this
+process) hold beyond what they held before the fit.
 
 Dask has its workers give memory back to the system at once, which costs passes a third of their
 time: here they keep it, as docs/cluster.md advises.

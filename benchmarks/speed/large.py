@@ -1,8 +1,8 @@
 """Rows that do not fit into memory.
 
 Makes a file of seeded float16 rows, caps the memory that a process may allocate below its size, and
-fits heads on the mapped file, beside a bare pass that sums its rows. Rows a second count every pass;
-the disk's speed is that of reading the file in order.
+fits heads on the mapped file, beside a bare pass that sums its rows. Rows a second count every
+pass; the disk's speed is that of reading the file in order.
 """
 
 import resource
