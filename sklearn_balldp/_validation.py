@@ -58,12 +58,7 @@ _REMEDIES = {
 
 
 def validated(
-    estimator: Any,
-    X: Any,
-    y: Any = "no_validation",
-    *,
-    reset: bool = True,
-    whole: bool = False,
+    estimator: Any, X: Any, y: Any = "no_validation", *, reset: bool = True, whole: bool = False
 ) -> Any:
     """Rows (and labels) by scikit-learn's ``validate_data``; no error quotes a cell.
 

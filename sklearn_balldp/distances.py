@@ -94,18 +94,14 @@ def same_label_quantile(
     metric : {"euclidean", "manhattan", "chebyshev"}, default="euclidean"
         How distances between rows are measured.
     random_state : int, Generator or None, default=0
-        Draws the pairs of classes that have more than 250000; the default draws the same ones
-        every time.
+        Draws the pairs of classes that have more than 250000; the default draws the same ones every
+        time.
 
     Returns
     -------
     float
-        The radius; classes of one row are left out.
-
-    Raises
-    ------
-    ValueError
-        If a parameter is invalid, or no class has two rows.
+        The radius; classes of one row are left out. A ValueError if a parameter is invalid, or no
+        class has two rows.
     """
     check_option("metric", metric, METRICS)
     check_number("quantile", quantile, Share)
@@ -137,11 +133,9 @@ def edit_quantile(
 ) -> tuple[float, float, float | None]:
     """Smallest distance of a pair within which lies a share of the edits, and what it covers.
 
-    Row i of ``X_before`` and of ``X_after`` is a public record before and after an edit, and
-    ``record`` its number: equal rows do not tell records apart, since encoders round the same text
-    in another batch in another way. The share is at least ``quantile``: of all pairs, or of the
-    records all of whose pairs lie within. Returns the distance, and both shares; the second is None
-    without numbers.
+    The share, at least ``quantile``, is of all pairs, or of the records all of whose pairs lie
+    within. ``record`` is the number of each: encoders round equal texts in another batch in another
+    way. Returns the distance, and both shares; the second is None without numbers.
     """
     before = np.asarray(X_before)
     covered = distances = row_distances(before, np.asarray(X_after), metric)

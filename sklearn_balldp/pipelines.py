@@ -145,18 +145,9 @@ class DenseRows(OneToOneFeatureMixin, Stateless):
 
 @dataclass(frozen=True)
 class ModelParts:
-    """A model taken apart.
+    """A model taken apart: its ``head``, named ``steps`` before it, and whether it is ``frozen``.
 
-    Attributes
-    ----------
-    head : estimator
-        The last estimator: the Ball-DP head, if the model has one.
-    steps : tuple of (str, estimator)
-        Named steps before it.
-    frozen : bool
-        Whether the model is in a ``FrozenEstimator``.
-    outer_type : str
-        Type name of an outer estimator that held the model (an auditor, say); empty if none.
+    ``outer_type`` names what held the model (an auditor, say); it is empty if nothing did.
     """
 
     head: Any
@@ -198,9 +189,8 @@ def parts_of(model: Any) -> ModelParts:
 def heads_of(model: Any) -> tuple[list[Any], list[str]]:
     """Fitted Ball-DP heads that a model's predictions are made of; and what else they take.
 
-    Looked through are pipelines whose steps map each row by itself, votes, fixed thresholds,
-    auditors, and what makes one problem of several classes many of two: all known by their class.
-    The second list holds sentences, and is empty where there is nothing else.
+    The second is a list of sentences. Looked through are pipelines, votes, fixed thresholds,
+    auditors, and classifiers of two classes each, known by their class.
     """
     others: list[str] = []
     while True:

@@ -1,9 +1,7 @@
 """Radii from distances between records, and what each costs.
 
-The paper reads its radius off the training rows, which makes it a function of private records.
-:class:`RadiusPolicy` offers four honest ways: public pairs of records before and after an edit that
-is to be hidden; public reference rows; a declaration that the quantile is public; and a private
-quantile, whose epsilon joins the release's total.
+The paper reads its radius off the training rows, which makes it a function of private records:
+:class:`RadiusPolicy` offers four honest ways.
 """
 
 import uuid
@@ -252,18 +250,7 @@ class RadiusPolicy(RowWise, OneToOneFeatureMixin, TransformerMixin, BaseEstimato
         return choose_radius(self, *validated(self, X, y), **in_ball, accountant=self.accountant)
 
     def transform(self, X: ArrayLike) -> NDArray[np.floating]:
-        """Project rows onto the admissible ball, each on its own.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_features)
-            Rows of norm at most ``norm_bound``.
-        """
+        """Project rows ``X``, each on its own, onto the ball of radius ``norm_bound``."""
         check_is_fitted(self)
         return project_onto_ball(validated(self, X, reset=False), self.norm_bound)
 
@@ -360,9 +347,8 @@ def rows_to_read(
 ) -> tuple[NDArray[np.floating], NDArray[Any]]:
     """The private rows that a policy reads, and their labels.
 
-    Of a large class it reads evenly spaced rows, so that files and clusters need not fit into
-    memory. Their positions depend on labels alone, so a substitution still changes one row. The
-    largest distance of more rows than are read is refused.
+    Of a large class it reads evenly spaced rows, whose positions depend on labels alone, so that a
+    substitution still changes one row. The largest distance of more rows than are read is refused.
     """
     if len(y) <= MAX_ROWS_READ:
         return (X[:] if isinstance(X, Rows) else X), y

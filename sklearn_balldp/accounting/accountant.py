@@ -317,19 +317,12 @@ class PrivacyAccountant:
         return self.ledger.path, self.ledger.terms.name
 
     def attach(self, model: Any) -> Any:
-        """Pass this accountant to every part of a model that releases something.
+        """Pass this accountant to every part of a ``model`` that releases something.
 
-        Parameters
-        ----------
-        model : estimator
-            A head, a policy, a Pipeline, a search with its grid and its scores, or anything else
-            that holds them as parameters. Parts in a ``FrozenEstimator`` release nothing more.
-
-        Returns
-        -------
-        estimator
-            The model itself; a ValueError if no part of it takes an accountant, or a head has no
-            such parameter.
+        The model, which is returned, is a head, a policy, a Pipeline, a search with its grid and
+        its scores, or anything else that holds them as parameters. Parts in a ``FrozenEstimator``
+        release nothing more. A ValueError if no part takes an accountant, or a head has no such
+        parameter.
         """
         parts = list(_releasing_parts(model, {}))
         for part in parts:
@@ -348,16 +341,11 @@ class PrivacyAccountant:
         return model
 
     def spend(self, *, mu: float, what: str) -> None:
-        """Count a release that was made by hand, before it is made.
+        """Count a release that was made by hand, before it is made; ``what`` it is, for the record.
 
-        Parameters
-        ----------
-        mu : float
-            Its Gaussian differential privacy for every substitution, at any distance (label
-            changes too, beside heads that protect labels). Of values with Gaussian noise it is
-            sensitivity over noise scale. If it would exceed the limit, nothing is counted.
-        what : str
-            What it is, for the record.
+        ``mu`` is its Gaussian differential privacy for every substitution, at any distance (label
+        changes too, beside heads that protect labels). Of values with Gaussian noise it is
+        sensitivity over noise scale. If it would exceed the limit, nothing is counted.
         """
         check_positive("mu", mu)
         if not (isinstance(what, str) and what):
@@ -375,18 +363,7 @@ class PrivacyAccountant:
         return [record for record in self.records if isinstance(record, Release)]
 
     def total(self, radius: float | None = None) -> Total:
-        """Guarantee of everything counted.
-
-        Parameters
-        ----------
-        radius : float, optional
-            Common radius; the accountant's by default.
-
-        Returns
-        -------
-        Total
-            The guarantee of all counted releases together.
-        """
+        """Guarantee of everything counted, at a common ``radius``, the accountant's by default."""
         total = _total(self.ledger.charges(), self.delta, self.radius)
         enforced = total.radius
         if radius is not None:
@@ -401,16 +378,9 @@ class PrivacyAccountant:
     def remaining(self, n_fits: int = 1) -> float:
         """Epsilon that each of so many more fits may spend before the limit.
 
-        Parameters
-        ----------
-        n_fits : int, default=1
-            Fits that are to come: of a search, candidates times folds, and the refit.
-
-        Returns
-        -------
-        float
-            For heads with the accountant's delta and radius; 0 when nothing remains. A ValueError
-            if the accountant has no limit.
+        It is 0 when nothing remains. ``n_fits`` are to come: of a search, candidates times folds,
+        and the refit. It is for heads with the accountant's delta and radius; a ValueError if the
+        accountant has no limit.
         """
         check_whole("n_fits", n_fits)
         if self.limit is None:

@@ -21,12 +21,7 @@ import msgspec
 from .._parameters import Epsilon, Inside, check_number, check_option, check_positive
 from ..adjacency import LABELS
 from ..encoder_name import same_encoder
-from ..privacy.gaussian import (
-    compose,
-    epsilon_from_mu,
-    mu_from_budget,
-    mu_from_pure,
-)
+from ..privacy.gaussian import compose, epsilon_from_mu, mu_from_budget, mu_from_pure
 from ..privacy.release import Release
 from ..text import UP, rounded
 

@@ -1,21 +1,10 @@
-r"""Attacks of an informed adversary: the audited conversation, with a candidate in place.
+"""Attacks of an informed adversary: the audited conversation, with a candidate in place.
 
 The adversary knows every record but those in question, every public number and the law of the
-noise. In a trial one candidate is in the place of the hidden record. Where a mechanism asks several
-queries, or ``noise="mechanism"`` asks for its sampler, it runs through a fresh kernel. Else noise
-of a seeded generator is added to the candidates' values of its only query, in their span. Each
-noisy answer is a Gaussian observation at a state that is public by then, so the posterior of
-candidate i is exact:
-
-.. math:: \log \pi_i - \sum_s \tfrac12 \|(g_s - f_s(D_i)) / \sigma_s\|^2 .
-
-With public labels all candidates have one label, because the class counts reveal it. An attacker
-who sees only the released model knows less.
-
-References
-----------
-Margaryan & Gupta, "Ball Differential Privacy: How to Mitigate Data Reconstruction with Less
-Noise" (MAP attack).
+noise. Each noisy answer is a Gaussian observation at a public state, so that the posterior of a
+candidate is exact ("Attacks, and what bounds them"; the MAP attack of Margaryan & Gupta).
+Mechanisms that ask several queries, and ``noise="mechanism"``, run through a fresh kernel; else
+noise is added to the candidates' values of the only query, in their span.
 """
 
 from __future__ import annotations
@@ -58,10 +47,10 @@ _VALUES = 2**22
 
 
 class Candidates:
-    """Noiseless answers with each candidate in the place of some records.
+    """Noiseless answers with each candidate in the place of some records, beside the ``others``.
 
-    ``others`` are all other records. ``rows`` (n_candidates, n_changed, n_features) and ``codes``
-    may stand in these places, which have ``weights`` in sums.
+    ``rows`` (n_candidates, n_changed, n_features) and ``codes`` may stand there, of these
+    ``weights``.
     """
 
     def __init__(
@@ -133,10 +122,7 @@ class Trials:
 
 
 def run_trials(
-    released: Released,
-    candidates: Candidates,
-    truths: Sequence[int],
-    noises: Callable[[], Noise],
+    released: Released, candidates: Candidates, truths: Sequence[int], noises: Callable[[], Noise]
 ) -> Trials:
     """Let the mechanism run with candidate ``truths[i]`` in place, and attack every run."""
     problem, size = released.problem, released.bound.runs_at_once
@@ -211,8 +197,8 @@ def normalised(logs: Array) -> Array:
 def simulated(points: Array, truths: Positions, rng: np.random.Generator) -> Array:
     """Log-likelihoods of all candidates, in trials that hide those at ``truths``.
 
-    ``points`` are their values in coordinates of their span, in units of the noise: what noise
-    there is outside of it is independent of the hidden record.
+    ``points`` are their values in their span, in units of the noise: what lies outside tells
+    nothing.
     """
     noisy = points[truths] + rng.standard_normal((len(truths), points.shape[1]))
     logs: Array = noisy @ points.T - 0.5 * np.vecdot(points, points)

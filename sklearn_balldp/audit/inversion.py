@@ -1,12 +1,4 @@
-r"""Inversion: compute the missing record from ridge prototypes and all other records.
-
-Functions of arrays: no estimator, no randomness.
-
-References
-----------
-Margaryan & Gupta, "Ball Differential Privacy: How to Mitigate Data Reconstruction with Less
-Noise" (ridge prototypes).
-"""
+"""Inversion: the missing record from ridge prototypes (Margaryan & Gupta) and all other records."""
 
 from dataclasses import dataclass
 

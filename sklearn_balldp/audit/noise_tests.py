@@ -1,23 +1,12 @@
-r"""Does a release carry the noise that it states? Tests for whoever holds the records.
+"""Does a release carry the noise that it states? Tests for whoever holds the records.
 
-The owner knows the records D and the noisy answers. These, less what the records give without
-noise, and divided by the noise scale, must be standard normal deviates,
+Noisy answers, less what the records give without noise, over the noise scale, must be standard
+normal deviates: their length, their law, their projections on directions that were fixed before,
+and the correlations of their blocks are tested.
 
-.. math:: z = (\tilde f - f(D)) / \sigma \sim N(0, I).
-
-The same conversation that released the answers tells which values to compare them with. Four kinds
-of tests look at z alone: its length, the distribution of its entries, its projections on directions
-that were fixed before the noise, and the correlations of its blocks with each other and with those
-of other releases.
-
-**They refute, and certify nothing.** They find mistakes: a wrong scale, a shift, another
-distribution, noise used twice, other weights, other records. They do not find a clever lie: noise
-that the publisher can draw again (from a kept seed), noise that is missing in a few directions,
-draws selected until they pass, or records that differ in few places.
-
-**A verdict must not decide whether to publish.** Whoever draws again after a FAIL publishes noise
-conditioned on the records: with alpha the level of all tests, (epsilon, delta) becomes
-:func:`epsilon_after_redraws`. Find the fault, and begin again with a fresh budget.
+**They refute, and certify nothing**: a seed that was kept, draws that were selected, and noise that
+lacks in few directions are not found. **A verdict must not decide whether to publish**: (epsilon,
+delta) becomes :func:`epsilon_after_redraws`.
 """
 
 import math
@@ -114,7 +103,7 @@ def weight_checks(
 ) -> list[Check]:
     """Checks of noisy answers against all records of the fit, or why there are none.
 
-    The noise of ``earlier`` releases from the same records must be other noise.
+    The noise of ``earlier`` releases must be other noise.
     """
     noise = deviates_of(released, records)
     if isinstance(noise, Check):
@@ -199,10 +188,7 @@ def _add(noise: Deviates, query: Query, problem: Problem, noisy: Array, values: 
 def noise_checks(
     noise: Deviates, others: Sequence[Deviates] = (), *, level: float = FALSE_ALARM
 ) -> list[Check]:
-    """The four kinds of tests: scale, law, mean and reuse (of noise of other releases too).
-
-    Honest noise fails any of them with probability ``level`` at most: each has an equal share.
-    """
+    """Four tests with equal shares of ``level``: scale, law, mean and reuse (of others too)."""
     each = level / 4.0
     return [
         _scale_check(noise, each),
@@ -311,8 +297,7 @@ def _reuse_check(noise: Deviates, others: Sequence[Deviates], level: float) -> C
 def _compared(noise: Deviates, others: Sequence[Deviates]) -> Iterator[tuple[Array, Array | None]]:
     """Rows whose correlations are looked at: with each other (None), or with other rows.
 
-    Every two blocks of one width, and every two answers of one shape; of very many blocks those of
-    one answer, and of the answer that follows.
+    Of very many blocks those of one answer, and of the answer that follows.
     """
     theirs = [z for other in others for z in other.blocks]
     for width in dict.fromkeys(z.shape[1] for z in noise.blocks):

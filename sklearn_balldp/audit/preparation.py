@@ -197,8 +197,7 @@ def hold_out(
 ) -> NDArray[np.bool_]:
     """Which records are kept for candidates, all of an owner together; each class keeps a record.
 
-    The split depends on labels only if they are public: if they are private, a label change must
-    not move other records.
+    Private labels do not decide: a label change must not move other records.
     """
     try:
         codes = np.unique(y, return_inverse=True)[1]

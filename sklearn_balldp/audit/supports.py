@@ -186,8 +186,7 @@ def draw_supports(
 ) -> tuple[list[Support], int]:
     """Supports around random training records, or persons, drawn without replacement.
 
-    Anchors with too few candidates are passed over: records far from all public ones are
-    audited less.
+    Anchors with too few candidates, far from all public records, are passed over.
     """
     supports: list[Support] = []
     passed_over: list[tuple[int, float]] = []

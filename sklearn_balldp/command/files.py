@@ -259,8 +259,7 @@ def _header(path: Path, cells: list[str]) -> list[str]:
 def _check_breaks(path: Path, rows: list[list[str]], mark: str, width: int) -> None:
     """Raise an InputError for a quoted cell whose lines would be rows themselves.
 
-    Quotes that are part of texts, of one row and of a later one, make a single row of all between.
-    Prose with line breaks rarely has the fields of a row, and the values that other rows have.
+    Quotes that are part of texts make a single row of all rows between two of them.
     """
     broken, alone = dict[int, list[list[str]]](), list[list[str]]()
     for number, row in enumerate(rows, 1):

@@ -78,8 +78,7 @@ class Job:
 def prepare(options: argparse.Namespace, tried: Callable[[Release], None] | None = None) -> Job:
     """Read the files, and plan the fit; an InputError if a file or an option is invalid.
 
-    ``tried`` may refuse what the fit would release: before any record is embedded, if public
-    numbers tell it by then.
+    ``tried`` may refuse what the fit would release, if possible before any record is embedded.
     """
     # What options alone decide is refused before a file is read.
     params, table = _params(options), None

@@ -29,13 +29,7 @@ from .._parameters import (
     check_positive,
     check_whole,
 )
-from .._validation import (
-    all_finite,
-    all_or_nothing,
-    check_complete,
-    complete_labels,
-    validated,
-)
+from .._validation import all_finite, all_or_nothing, check_complete, complete_labels, validated
 from ..accounting.accountant import check_accountant
 from ..adjacency import DOMAINS, METRICS
 from ..labels import fault_of, plain
@@ -203,17 +197,7 @@ class BaseBallDPClassifier(Head, ClassifierMixin, BaseEstimator, metaclass=ABCMe
 
         Those of a mechanism or a policy are named like ``mechanism__n_steps``. An object whose
         parameters are set is copied before, as other heads may hold it; a mechanism that was named
-        becomes its object.
-
-        Parameters
-        ----------
-        **params
-            Any of the parameters.
-
-        Returns
-        -------
-        self
-            The head.
+        becomes its object. The ``params`` are any of these; the head is returned.
         """
         nested = {name.partition("__")[0] for name in params if "__" in name}
         present = self.get_params(deep=False)
@@ -380,13 +364,9 @@ class BaseBallDPClassifier(Head, ClassifierMixin, BaseEstimator, metaclass=ABCMe
         Returns
         -------
         Plan
-            What is released, its noise and its signal; printing it shows all of them.
-
-        Raises
-        ------
-        ValueError
-            If a parameter is invalid, counts do not add up, or the radius is chosen from rows:
-            give a number or a fitted policy in a ``FrozenEstimator``.
+            What is released, its noise and its signal; printing it shows all of them. A ValueError
+            if a parameter is invalid, counts do not add up, or the radius is chosen from rows: give
+            a number or a fitted policy in a ``FrozenEstimator``.
         """
         self._check_parameters()
         for name, value in (("n_samples", n_samples), ("n_features", n_features)):
@@ -552,16 +532,9 @@ class BaseBallDPClassifier(Head, ClassifierMixin, BaseEstimator, metaclass=ABCMe
     def with_rule(self, **settings: Any) -> "BaseBallDPClassifier":
         """Another fitted head from the same release, at no cost in privacy.
 
-        Parameters
-        ----------
-        **settings
-            ``priors`` (not of the SVC); of prototypes ``decision`` too, of the discriminant
-            ``shrinkage`` and ``class_embeddings``. Others raise a ValueError.
-
-        Returns
-        -------
-        BaseBallDPClassifier
-            Fitted, with these parameters; its ``release_`` is this head's.
+        The ``settings`` are ``priors`` (not of the SVC); of prototypes ``decision`` too, of the
+        discriminant ``shrinkage`` and ``class_embeddings``; others raise a ValueError. The head has
+        these parameters; its ``release_`` is this head's.
         """
         check_is_fitted(self)
         odd = sorted(set(settings) - set(self._of_the_rule))
@@ -581,10 +554,7 @@ class BaseBallDPClassifier(Head, ClassifierMixin, BaseEstimator, metaclass=ABCMe
         return head
 
     def _public_rows(
-        self,
-        X_public: ArrayLike | None,
-        y_public: ArrayLike | None,
-        classes: NDArray[Any],
+        self, X_public: ArrayLike | None, y_public: ArrayLike | None, classes: NDArray[Any]
     ) -> tuple[NDArray, NDArray]:
         """Public rows and labels, or rows before and after an edit, as a policy asks for them."""
         edits = self._policy.source == "edits"
@@ -668,19 +638,9 @@ class BaseBallDPClassifier(Head, ClassifierMixin, BaseEstimator, metaclass=ABCMe
     def score(self, X: ArrayLike, y: Any, sample_weight: ArrayLike | None = None) -> float:
         """Accuracy: the share of the rows whose label is predicted.
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows, as :meth:`predict` takes them.
-        y : array-like of shape (n_samples,)
-            True labels, as :meth:`fit` takes them.
-        sample_weight : array-like of shape (n_samples,), default=None
-            How much each row counts.
-
-        Returns
-        -------
-        float
-            Of private rows it is private information, and no part of the release.
+        ``X`` are rows, as :meth:`predict` takes them, ``y`` are true labels, as :meth:`fit` takes
+        them, and ``sample_weight`` how much each row counts. Of private rows it is private
+        information, and no part of the release.
         """
         return super().score(X, plain(y), sample_weight)
 

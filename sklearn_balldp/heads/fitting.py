@@ -1,13 +1,8 @@
 """Two steps of a fit: promise from public numbers, then let the kernel answer.
 
-A fit (:meth:`.BaseBallDPClassifier.fit`) takes these steps:
-
-1. It validates parameters, rows and labels.
-2. A radius policy chooses the radius. A private or declared quantile reads rows for that, once the
-   accountant has counted it.
-3. :func:`promise` writes the record, from public numbers alone.
-4. :func:`release` has the kernel answer the queries. Once it has accepted the first one, and before
-   it reads the rows, the accountant counts the record: nothing takes that back.
+A radius policy that reads rows has chosen by then, once the accountant has counted it. The kernel
+has the record counted when it accepts the first query, before it reads the rows: nothing takes that
+back.
 """
 
 import math
@@ -35,13 +30,7 @@ from ..privacy.release import Release
 from ..privacy.weights import Weights
 from ..progress import bar
 from ..radius import ChosenRadius
-from ..rows import (
-    SINGLE_BLAS_THREAD,
-    blas_threads_for,
-    check_sizes,
-    row_blocks,
-    working_precision,
-)
+from ..rows import SINGLE_BLAS_THREAD, blas_threads_for, check_sizes, row_blocks, working_precision
 from .released import Released
 
 Array = NDArray[np.float64]

@@ -8,13 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._parameters import check_flag, check_positive, checked_class_embeddings, is_auto, is_real
-from ..mechanisms import (
-    MECHANISMS,
-    GradientPerturbation,
-    Mechanism,
-    OutputPerturbation,
-    Transcript,
-)
+from ..mechanisms import MECHANISMS, GradientPerturbation, Mechanism, OutputPerturbation, Transcript
 from ..privacy.problem import Problem
 from .base import BaseBallDPClassifier
 from .released import Released

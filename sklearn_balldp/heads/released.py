@@ -54,14 +54,8 @@ class Settings:
 class Released:
     """What a fit leaves: public, frozen, and all that predictions and checks need.
 
-    Attributes
-    ----------
-    values : ndarray
-        What the mechanism returned.
-    mechanism : Mechanism
-        The public algorithm: audits and checks drive it again.
-    answers : tuple of ndarray
-        Every noisy answer, in order, from which the values follow; empty if they were not kept.
+    Audits and checks drive the ``mechanism`` again; its ``values`` follow from ``answers``, every
+    noisy answer in order, which are empty where they were not kept.
     """
 
     release: Release

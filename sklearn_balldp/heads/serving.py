@@ -21,11 +21,10 @@ def plain_model(
     probabilities: bool,
     names: NDArray[Any] | None = None,
 ) -> Any:
-    """Linear scores as a scikit-learn estimator, behind steps that project where asked to.
+    """Linear scores as a scikit-learn estimator.
 
-    It is a ``LogisticRegression`` where scores are log-probabilities up to a constant, else a
-    ``LinearSVC``. ``norm_bound`` is None if rows are in the domain already. An infinite offset
-    means that a class is never predicted.
+    It is behind steps that project if there is a norm bound. An infinite offset means that a class
+    is never predicted.
     """
     # They take longer to import than all that a check needs.
     from sklearn.linear_model import LogisticRegression

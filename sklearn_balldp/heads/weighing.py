@@ -20,10 +20,9 @@ Codes = NDArray[np.intp]
 
 @dataclass(frozen=True)
 class FitWeights:
-    """Weights of a fit.
+    """Weights of a fit: ``rows`` are those of records in sums, without classes (None: all 1).
 
-    ``rows`` are the weights of the records in sums, without those of their classes (None where all
-    are 1). All else are public numbers, as :class:`.Problem` has them.
+    All else are public numbers, as :class:`.Problem` has them.
     """
 
     rows: Array | None
@@ -48,10 +47,8 @@ def fit_weights(
 ) -> FitWeights:
     """Weights of records from public things alone; ``codes`` are None where labels are protected.
 
-    Without ``groups``, ``counts`` of the classes are enough: pass them in place of ``codes``.
-    ``groups`` names the owner of each record, which then counts for one over the records of its
-    owner. Anything invalid raises a ValueError; no message quotes an owner, a label of a record or
-    a weight.
+    Without ``groups``, ``counts`` of the classes are enough in place of ``codes``. A record counts
+    for one over those of its owner. No error quotes an owner, a label of a record or a weight.
     """
     rows, owners, k = None, None, len(classes)
     if codes is not None:
@@ -141,10 +138,7 @@ def _class_weights(class_weight: Any, classes: NDArray[Any], masses: Array, cap:
 
 
 def weights_of(
-    rows: Array,
-    codes: Codes | None,
-    n_classes: int,
-    owners: Codes | None = None,
+    rows: Array, codes: Codes | None, n_classes: int, owners: Codes | None = None
 ) -> Weights:
     """Public numbers of weights; sums of a unit are rounded up.
 

@@ -1,17 +1,7 @@
-r"""How certain the scores of a descent may be: a factor that makes them log-odds.
+"""How certain the scores of a descent may be: a factor that makes them log-odds.
 
-Clipped residuals, and noise that steps gather, make scores too large where classes overlap. A
-positive factor on all of them changes no prediction. It follows from what was released already:
-
-* By the sums, the scores of rows are about normal around those of the class means.
-* With p the probabilities that scores s mean by themselves, a step's gradient at theta has the
-  product :math:`f = E \langle s, \mathrm{clip}(p - e_y) \rangle` with theta, plus noise of a known
-  scale: that of a step does not depend on where it was taken.
-* If the odds of the labels are :math:`\alpha s`, that product is
-  :math:`\varphi(\alpha) = E \sum_y \mathrm{softmax}(\alpha s)_y \langle s, \mathrm{clip}(p - e_y)
-  \rangle`, with no label in it. The factor is the :math:`\alpha` whose product was released.
-
-Noise pulls it towards a number chosen on public data, and it is at most 1.
+Clipped residuals and noise make scores too large. "Noise on gradients" of the documentation derives
+the factor from what was released; it is at most 1, and changes no prediction.
 """
 
 import math
@@ -51,9 +41,8 @@ def factor_of(
 ) -> float:
     """The factor of a descent's scores, of released values alone.
 
-    ``parameters`` are weights and, if there is one, the intercept of rows as they come;
-    ``products`` are those of the last gradients with where they were taken, each with noise of
-    this standard deviation. A single column of scores is that of the second class.
+    ``parameters`` are for rows as they come; ``products`` are those of the last gradients with
+    where they were taken, each with noise of this standard deviation.
     """
     scores = scores_of_sums(problem, statistics, parameters)
     return factor(scores, clip, float(np.mean(products)), noise / math.sqrt(len(products)))

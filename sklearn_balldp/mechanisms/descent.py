@@ -1,17 +1,7 @@
-r"""Gradient perturbation: noisy sums to start from, noisy gradients, and the model made of them.
+"""Gradient perturbation: noisy sums to start from, noisy gradients, and the model made of them.
 
-Step s asks :math:`g_s = \frac1n \sum_i g(\theta_{s-1}; z_i) + N(0, \sigma^2 I)`, g the gradient of
-one record's loss, with clipped residuals. How far a record moves it (:func:`.clipped_gap`) holds at
-any parameters. So all steps have one noise scale, and what they cost is known beforehand at every
-radius. They share what the sums leave of :math:`\mu^2` equally.
-
-A descent may see its rows through a map that released sums tell (:mod:`.whitening`). No two rows
-move further apart by it, and every gap is that of the smaller ball.
-
-References
-----------
-Dong, Roth & Su (2022): composition (Corollary 3.3) and group privacy (Theorem 2.14) of Gaussian
-differential privacy. Proofs of the gaps are in this package's documentation.
+How far a record moves a step (:func:`.clipped_gap`) holds at any parameters. So all steps have one
+noise scale, and what they cost is known beforehand at every radius: see "Noise on gradients".
 """
 
 import math
@@ -34,14 +24,7 @@ from .certainty import factor_of, last_of
 from .gradients import MeanGradient
 from .initialisation import discriminant_of
 from .kernel import Array, Conversation, spendable
-from .settings import (
-    CLIP,
-    CONSTANT,
-    LEAST_REACH,
-    MOMENTUM,
-    settings_of,
-    share_of_sums,
-)
+from .settings import CLIP, CONSTANT, LEAST_REACH, MOMENTUM, settings_of, share_of_sums
 from .sums import Sums, class_sums
 from .whitening import PublicMap, whitening_map
 
@@ -89,23 +72,10 @@ class Transcript:
 class DescentBound(Promised):
     """Settings of a descent, and what its steps and the sums before them promise together.
 
-    Attributes
-    ----------
-    budget : float
-        Mu of sums and steps together, at the problem's radius.
-    learning_rate, momentum : float
-        Step size for rows of norm B, and share of the velocity that a step keeps (heavy ball).
-    clip : float or None
-        Norm that residuals are clipped to.
-    n_steps : int
-        Number of steps; they share what the sums leave of mu squared equally. 0: the discriminant
-        of the sums is released.
-    constant : float
-        What rows are augmented by; 0 for no intercept.
-    start : Sums or None
-        What the first iterate is made of; None: zero.
-    least_reach : float
-        Smallest norm that the whitening map leaves for rows, in units of B; 1: no map.
+    The ``budget`` is mu of both, at the problem's radius; steps share what the sums ``start``
+    (None: the descent begins at zero) leave of its square. Without a step the discriminant of the
+    sums is released. The ``learning_rate`` is for rows of norm B; ``least_reach`` is the smallest
+    norm that the whitening map leaves for rows, in units of B (1: no map).
     """
 
     what: ClassVar[str] = "noise on the gradients of a descent"
@@ -187,11 +157,10 @@ class DescentBound(Promised):
         return self.move(problem, whitening) / spendable(self.step_mu(problem), slack)
 
     def growth(self, problem: Problem, radius: float, labels: str) -> float:
-        r"""Largest ratio of what a step costs at a radius, and at the problem's.
+        """Largest ratio of what a step costs at a radius, and at the problem's.
 
-        Steps cost in proportion to the gap of rows of one norm R, which the sums decide. In units
-        of R the logarithm of the gap is convex in that of the radius, and constant from 2 R on: the
-        ratio is largest for the rows whose diameter the radius is.
+        The sums decide the norm of the rows that steps see: the ratio is largest for those whose
+        diameter the radius is ("Noise on gradients", theorem 3).
         """
         if radius <= problem.euclidean_radius:
             return 1.0
@@ -472,14 +441,12 @@ def _for_original_rows(
 
 
 def default_learning_rate(problem: Problem, bound: DescentBound, aim: float) -> float:
-    r"""Step size from public numbers.
+    """Step size from public numbers.
 
-    With sensitivity G / n of a step, T steps and mu for all of them, the noise that the steps add
-    to one parameter has standard deviation :math:`\eta T G / ((1 - \beta) n \mu)`, with momentum
-    :math:`\beta`, if nothing pulls it back. The step size makes that ``aim`` / B: a longer path
-    fits no better for the noise it gathers, a shorter one stops before the model is fitted. Without
-    clipping the curvature of the loss limits the step size, to half of what makes heavy-ball steps
-    diverge, on every dataset. The limit holds for a single step too, which no other would mend.
+    The noise that the steps add to one parameter, if nothing pulls it back, has standard deviation
+    ``aim`` / B. Without clipping the curvature limits the step size, to half of what makes
+    heavy-ball steps diverge, on every dataset; so it does for a single step, which no other would
+    mend.
     """
     norm_bound, radius, rates = problem.norm_bound, problem.euclidean_radius, []
     if bound.clip is None or bound.n_steps == 1:

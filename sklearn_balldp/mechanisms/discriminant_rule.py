@@ -1,16 +1,7 @@
-r"""A linear discriminant from noisy sums: what to spend on which, and what to make of them.
+"""A linear discriminant from noisy sums: what to spend on which, and what to make of them.
 
-Both are functions of public numbers and of what was released, so neither costs privacy.
-
-With class means :math:`m_c`, their mean :math:`g = \sum_c \pi_c m_c`, deviations
-:math:`D_c = m_c - g` and the covariance within classes
-:math:`\Sigma = M/n - \sum_c \pi_c m_c m_c^T`, scores are those of a Gaussian model of the classes,
-
-.. math:: s_c(x) = b_c \left( x^T P D_c - g^T P D_c - \tfrac12 \|D_c\|_P^2 \right) + \log \pi_c .
-
-P is the inverse of :math:`\Sigma` with cleaned eigenvalues. What the noise adds to a square is
-known, and taken out of it. The slopes :math:`b_c` are measured: the distance between class means
-over the variance of the scores around them, as a new record would see it.
+Both are functions of public numbers and of what was released, so neither costs privacy. The scores
+are those of a Gaussian model of the classes; "Noisy sums" of the documentation says how.
 """
 
 from typing import Any

@@ -1,18 +1,10 @@
-r"""Mean gradients of weighted records at any parameters, with a bound on what rounding moves.
+"""Mean gradients of weighted records at any parameters, with a bound on what rounding moves.
 
-In double precision each computed mean is close to the exact one, whichever machines make it, in
-whatever order: two means are no further apart than the exact ones, but for twice that error.
-
-float32 rows are computed in float32, which halves the time of a pass, on one machine. That is
-accounted for as follows. A computed mean is a sum over small blocks of rows, added up in float64.
-Between two datasets that differ in one row the other blocks are the same numbers, bit by bit; the
-block of that row moves by the distance of the two gradients, plus what rounding does to one record
-and to the sum of one block, twice. :func:`.mean_rounding` bounds both. For the other blocks
-to be the same, nothing but a row itself may decide how it is stored or computed: rows are always
-copied, to C order, from blocks in C order: where they lie in memory may decide bits of a product.
-
-Several records of one person may be in as many blocks, each of which errs by itself: their sums are
-made in double precision.
+float32 rows are computed in float32, which halves the time of a pass, on one machine. Between two
+datasets that differ in one row all other blocks must then be the same numbers, bit by bit. So
+nothing but a row itself may decide how it is stored or computed: rows are always copied, to C
+order, from blocks in C order. Several records of one person may be in as many blocks, each of which
+errs by itself: their sums are made in double precision. "Noise on gradients" has the proofs.
 """
 
 import math
@@ -185,10 +177,8 @@ def _moves_no_further(whitening: PublicMap, problem: Problem) -> bool:
 class Gradients:
     """Gradients of a loss at any parameters, of records that are placed once.
 
-    Rows are brought into the domain, and then mapped by the public ``whitening`` (None: as they
-    are); they are augmented by ``constant``, 0 for no intercept. The residual of a record, its
-    derivative by the scores, is clipped to norm ``clip``. A row that holds NaN or infinity raises a
-    FloatingPointError.
+    Rows are brought into the domain, mapped by the public ``whitening`` if there is one, and
+    augmented by ``constant``. A row that holds NaN or infinity raises a FloatingPointError.
     """
 
     def __init__(
@@ -238,10 +228,7 @@ class Gradients:
         return _GradientPass(self._loss, self._clip, self._constant, placing)
 
     def sums(self, thetas: Array, *, each: bool = False) -> Array:
-        """Sum of the weighted gradients at each of some parameters, in one pass over the rows.
-
-        With ``each`` the gradients of every record alone, of shape (n_records, ...).
-        """
+        """Sums of weighted gradients at some parameters; with ``each`` those of every record."""
         table = self._table
         columns = thetas.reshape(-1, thetas.shape[2]).astype(self._dtype)
         # Rows stay where they were moved: weights and gradients take the rest of the way.
@@ -265,11 +252,7 @@ class Gradients:
 
 @dataclass(frozen=True)
 class _Placing:
-    """How rows are scaled, moved and projected before they are computed with.
-
-    ``norm_bound`` is their largest norm before they are mapped; the centre of ``whitening`` is in
-    the precision ``dtype`` that they are computed in.
-    """
+    """How rows are scaled, moved and projected before they are computed with in ``dtype``."""
 
     norm_bound: float
     whitening: PublicMap | None

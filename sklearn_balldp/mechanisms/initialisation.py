@@ -49,11 +49,10 @@ def _class_means(statistics: Any) -> tuple[Array, Array]:
 
 
 def kept_of_slopes(coef: Array, statistics: Any, share: float = 1.0) -> float:
-    r"""What is kept of the slopes of scores of class sums alone.
+    """What is kept of the slopes of scores of class sums alone.
 
-    They are too steep where classes are far apart, as they know nothing of the covariance: by
-    1 + L / 14, with L the log-odds of the class means. Steps restore what is taken off, so that a
-    share of L is enough there.
+    These know nothing of the covariance. Steps restore what is taken off, so that their ``share``
+    of the log-odds is enough there.
     """
     return 1.0 / (1.0 + share * _log_odds(coef, statistics) / TAIL)
 

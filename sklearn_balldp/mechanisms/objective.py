@@ -1,11 +1,6 @@
-r"""Regularised mean losses of linear scores, evaluated on row blocks.
+"""Regularised mean losses of linear scores, evaluated on row blocks; sums accumulate in float64.
 
-.. math:: F(\theta) = \frac1W \sum_i w_i \ell(\theta \tilde x_i; y_i)
-          + \frac{\alpha}{2} \|\theta\|^2
-
-with public weights of sum W (1 and n where there are none), :math:`\tilde x = (x, 1)` under an
-intercept (regularised) and :math:`x` without. Rows are projected onto the admissible ball, or
-scaled to its surface, by one factor per row, never copied; sums accumulate in float64.
+Rows are brought into the domain by one factor each, and never copied.
 """
 
 import math
@@ -17,23 +12,12 @@ from numpy.typing import NDArray
 from scipy.linalg.blas import dsyrk
 
 from ..losses import Array, Loss, make_loss
-from ..rows import (
-    Shard,
-    block_rows,
-    check_unchanged,
-    domain_factors,
-    row_blocks,
-    table_of,
-)
+from ..rows import Shard, block_rows, check_unchanged, domain_factors, row_blocks, table_of
 from .products import block_sums, scores_of
 
 
 class LinearObjective:
-    """Regularised mean of a loss over projected rows, its gradient and curvature.
-
-    Rows are brought into the domain on the fly. ``total`` is what the sum of losses is divided by:
-    the number of records by default. A row that holds NaN or infinity raises a FloatingPointError.
-    """
+    """Regularised mean of a loss over rows in the domain; losses are divided by ``total``."""
 
     def __init__(
         self,

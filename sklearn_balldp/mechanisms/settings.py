@@ -1,8 +1,6 @@
 """Tuned numbers of accuracy, and the one rule by which a descent follows from public numbers.
 
-No guarantee rests on any of them: records state what was chosen, and the bounds count with that.
-The numbers were chosen on public benchmark data (``docs/worth.md``; the table of each is
-``benchmarks/results/settings.md``).
+No guarantee rests on any of them (``docs/worth.md``; ``benchmarks/results/settings.md``).
 """
 
 import hashlib
@@ -93,9 +91,8 @@ def _tuning() -> str:
 class DescentSettings:
     """Settings of a descent that public numbers decide.
 
-    ``start`` tells which sums are released before the steps: none ("zero"), one of all rows
-    ("mean"), or one of each class ("sums"). The share is that of the steps in mu squared. The step
-    size aims at noise of ``aim`` / B in a parameter.
+    Sums come first: none ("zero"), one of all rows ("mean"), or "sums" of classes. The share is
+    that of the steps in mu squared; their noise in a parameter shall be ``aim`` / B.
     """
 
     start: str

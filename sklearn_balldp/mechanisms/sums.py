@@ -351,12 +351,8 @@ def _sums_of(part: Shard, query: Sums, problem: Problem) -> tuple[Any, Any, Any]
 class StatisticsPerturbation(Mechanism):
     """Noise on class sums and on the second moment of the rows.
 
-    Parameters
-    ----------
-    share : float or None, default=None
-        How the budget is divided: what takes the larger share gets less noise. It is the share of
-        the squared mu that the class sums take; 1 leaves the second moment out. None takes what
-        :func:`.share_of_sums` finds from public numbers.
+    ``share`` is that of the class sums in mu squared; 1 leaves the second moment out, and None
+    takes what :func:`.share_of_sums` finds from public numbers.
     """
 
     name = "statistics"
@@ -375,12 +371,8 @@ class StatisticsPerturbation(Mechanism):
 class PrototypePerturbation(Mechanism):
     """Noise on class sums, of which ridge prototypes are made.
 
-    Parameters
-    ----------
-    counts : {"per_class", "min", "worst"}
-        Noise in each prototype: what its count asks for, what the smallest count asks for, or
-        what a count of one would (the paper's). Not used where labels are protected: counts are
-        then released too.
+    ``counts`` says whether noise is what each count asks for, the smallest, or ("worst", the
+    paper's) one record. Where labels are protected counts are released too, and it is not used.
     """
 
     name = "prototypes"
@@ -414,23 +406,9 @@ class PrototypePerturbation(Mechanism):
 
 
 def class_sums(problem: Problem, mu: float, share: float, *, pooled: bool = False) -> Sums:
-    """The query that spends ``mu`` at the problem's radius, a share of its square on class sums.
+    """The query that spends ``mu`` at the radius, a ``share`` of its square on class sums.
 
-    Parameters
-    ----------
-    problem : Problem
-        Public numbers of the fit.
-    mu : float
-        Gaussian differential privacy to spend.
-    share : float
-        Of the class sums in mu squared; 1: no second moment.
-    pooled : bool, default=False
-        Whether one sum of all rows takes the place of class sums.
-
-    Returns
-    -------
-    Sums
-        With noise scales.
+    A share of 1 asks no second moment; ``pooled`` asks one sum of all rows in place of class sums.
     """
     counted = problem.labels == "protected" and not pooled
     query = Sums(constant=constant_of_counts(problem) if counted else 0.0, pooled=pooled)

@@ -1,8 +1,7 @@
 r"""The whitening map: a public map of rows, through which the steps of a descent see them.
 
-A row x of norm B at most becomes :math:`P_\tau(A\, P_\rho(x - c))`: it is moved by the mean c, and
-then shortened along the directions in which rows vary most (*partial whitening*). P projects onto a
-ball, and A is symmetric with eigenvalues in (0, 1], so that no two rows move further apart.
+A row x becomes :math:`P_\tau(A\, P_\rho(x - c))`: moved, and shortened where rows vary most. P
+projects onto a ball, and A has eigenvalues in (0, 1], so that no two rows move further apart.
 """
 
 import math
@@ -119,11 +118,10 @@ class PublicMap:
 
 
 def whitening_map(statistics: Any, least_reach: float) -> PublicMap:
-    r"""The map that released sums tell.
+    """The map that released sums tell.
 
-    Rows are moved by the noisy mean, shrunk by what its noise, of known variance, is expected to
-    add to its square. A row of norm B that is moved by c has norm :math:`\sqrt{B^2 - \|c\|^2}` on
-    average; at least ``least_reach`` times B is kept, as what is stated at other radii counts with
+    Rows are moved by the noisy mean, shrunk by what its noise adds to its square. At least
+    ``least_reach`` times B is kept of their norm, as what is stated at other radii counts with
     that.
     """
     norm_bound = statistics.norm_bound
@@ -146,10 +144,10 @@ def whitening_map(statistics: Any, least_reach: float) -> PublicMap:
 
 
 def _whitening(statistics: Any, centre: Array, reach: float, least_reach: float) -> PublicMap:
-    r"""The map with directions in which rows vary beyond the noise.
+    """The map with directions in which rows vary beyond the noise.
 
-    Noise spreads the eigenvalues of the moment by up to its edge e. An eigenvector whose eigenvalue
-    is y above the mean one, y > e, is that of a variance of :math:`\sqrt{y^2 - e^2}` above it.
+    Noise spreads the eigenvalues of the moment by up to its edge e: one that is y > e above the
+    mean is that of a variance of sqrt(y^2 - e^2) above it.
     """
     n, d = statistics.total, len(centre)
     moment: Array = statistics.second_moment / n - np.outer(centre, centre)  # type: ignore[operator]

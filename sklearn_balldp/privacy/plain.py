@@ -1,7 +1,7 @@
 """Plain data: what is charged, computed and recorded must be one and the same object.
 
-An array that is a view, masked, or of a class of its own may show one value to a proof and another
-to the code that computes. So frozen dataclasses that a proof reads copy their fields once.
+A view, a mask or a class of one's own may show one value to a proof and another to the code. So
+frozen dataclasses that a proof reads copy their fields once.
 """
 
 from collections.abc import Callable

@@ -1,13 +1,8 @@
 """Rows of files on a Dask cluster: its workers make the passes, this process adds up their sums.
 
-Workers see rows, labels, weights and the parameters of each pass; the scheduler forwards their
-sums. While a minimiser is computed, its parameters and sums are as private as the rows. Noise, the
-accountant's ledger and the record stay with the process that publishes: Dask may run a task twice,
-but noise must be drawn once.
-
-A pass is one task for each thread of the cluster, which reads its rows from the file. Another
-worker can take over the tasks of one that dies. No task raises an error, because Dask would write
-the task's arguments into a log: it returns one.
+Noise, ledger and record stay with the process that publishes: Dask may run a task twice. While a
+minimiser is computed, its parameters and sums are as private as the rows. A pass is one task for
+each thread. No task raises an error, as Dask would write its arguments into a log: it returns one.
 """
 
 import contextlib
@@ -48,16 +43,9 @@ def on_cluster(X: Rows, client: Any = None) -> Rows:
     Returns
     -------
     Rows
-        For ``fit`` and ``predict``.
-
-    Raises
-    ------
-    ImportError
-        If distributed is missing: ``pip install distributed``.
-    ValueError
-        If there is no client.
-    TypeError
-        If ``X`` is no source of rows.
+        For ``fit`` and ``predict``. An ImportError if distributed is missing (``pip install
+        distributed``), a ValueError if there is no client, a TypeError if ``X`` is no source of
+        rows.
     """
     try:
         from distributed import get_client, get_worker

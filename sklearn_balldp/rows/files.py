@@ -1,8 +1,7 @@
 """Rows in files: NumPy, Zarr and Parquet, as the libraries of these formats read them.
 
-A source keeps a path, and each process opens the file for itself, so that a source can be sent to
-another process. Where a file lacks rows, Zarr makes up fill values, and tables that keep deleted
-rows look like folders of Parquet: both are refused.
+A source keeps a path, and each process opens it for itself. Where a file lacks rows, Zarr makes up
+values, and tables that keep deleted rows look like folders of Parquet: both are refused.
 """
 
 import contextlib
@@ -207,12 +206,7 @@ def from_npy(path: str | Path) -> Rows:
     Returns
     -------
     Rows
-        For :func:`on_cluster`.
-
-    Raises
-    ------
-    ValueError
-        If there are no such rows.
+        For :func:`on_cluster`; a ValueError if there are no such rows.
     """
     return FileRows(_open_npy, _absolute(path))
 
@@ -249,14 +243,9 @@ def from_zarr(path: str | Path) -> Rows:
     Returns
     -------
     Rows
-        For ``fit`` and ``predict``.
-
-    Raises
-    ------
-    ValueError
-        If there are no such rows, chunks were not written, or a codec is not installed.
-    ImportError
-        If zarr is missing: ``pip install zarr``.
+        For ``fit`` and ``predict``. A ValueError if there are no such rows, chunks were not
+        written, or a codec is not installed; an ImportError if zarr is missing: ``pip install
+        zarr``.
     """
     return FileRows(_open_zarr, _absolute(path))
 
@@ -321,15 +310,9 @@ def from_parquet(
     Returns
     -------
     Rows
-        For ``fit`` and ``predict``.
-
-    Raises
-    ------
-    ValueError
-        If there are no such rows, the order of the files is not sure, or they lie in a table that
-        keeps deleted rows (Delta, Hudi, Iceberg, Paimon).
-    ImportError
-        If pyarrow is missing: ``pip install pyarrow``.
+        For ``fit`` and ``predict``. A ValueError if there are no such rows, the order of the files
+        is not sure, or they lie in a table that keeps deleted rows (Delta, Hudi, Iceberg, Paimon);
+        an ImportError if pyarrow is missing: ``pip install pyarrow``.
     """
     check_flag("verify_checksums", verify_checksums)
     paths = _files_of(path) if isinstance(path, (str, Path)) else list(path)

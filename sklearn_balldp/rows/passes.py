@@ -1,7 +1,6 @@
 """Passes over rows: fixed shards and blocks in C order, on threads.
 
-The cut into shards depends on the numbers of rows and features alone, and results are added up in
-order. So the number of cores changes the time of a pass, but no bit of its result.
+The shape alone decides the shards, and results are added up in order: cores change no bit.
 """
 
 import contextlib
@@ -62,13 +61,10 @@ def row_blocks(
 ) -> Iterator[tuple[slice, NDArray[Any]]]:
     """Iterate over blocks of rows in the given precision, without a copy of the whole array.
 
-    Blocks are in C order whatever the layout of ``X``, so that sums along a row round alike in
-    every layout: other rows could otherwise change, through it, what is computed from this one.
-
-    A block is a view of ``X`` if that is in C order and of this precision (do not write to it);
-    otherwise it is a buffer that the next step overwrites. Several blocks of a file are read at
-    once. A block of a mapped file is a view only with ``once``, for callers that read it once:
-    another process may write to the file between two reads.
+    Blocks are in C order whatever the layout of ``X``: other rows could otherwise change, through
+    it, how sums along this one round. A block is a view where ``X`` is so already (do not write to
+    it), of a mapped file only with ``once``, as another process may write to it between two reads;
+    else a buffer that the next step overwrites. Several blocks of a file are read at once.
     """
     stop = len(X) if stop is None else stop
     size = block_rows(X.shape[1]) if size is None else size
@@ -102,10 +98,9 @@ def copy_rows(
 ) -> None:
     """Copy rows into an array in its precision, times factors if there are any.
 
-    Callers that pass factors, or ``finite=True``, have checked that all values are finite; this
-    function does not check again. NumPy converts half precision value by value. This function
-    copies the bits to single precision instead. The exponents are then too small by 112, which a
-    product with that power of two corrects.
+    Of callers that pass factors, or ``finite=True``, all values are finite. Of half precision,
+    which NumPy converts value by value, the bits are copied to single precision; the exponents are
+    then too small by 112, which a product with that power of two corrects.
     """
     if rows.dtype != np.float16 or out.dtype == np.float16 or not rows.dtype.isnative:
         if factors is None:
@@ -149,8 +144,7 @@ def place_rows(
 ) -> None:
     """Copy rows, times factors if there are any, in the precision of the array they are copied to.
 
-    If there are factors, every row is multiplied by one: whether a row is scaled must not change
-    how others are computed.
+    Then every row is multiplied: whether one is must not change how others are computed.
     """
     if factors is None:
         copy_rows(out, rows, finite=finite)

@@ -100,10 +100,8 @@ def domain_factors(
 def project_onto_ball(X: ArrayLike, norm_bound: float) -> NDArray[np.floating]:
     """Project rows onto the ball of radius ``norm_bound`` (1-Lipschitz in the Euclidean norm).
 
-    The result is in C order and of float32 or float64, whatever the type of the rows; it is ``X``
-    itself if nothing has to change. It is rounded to that precision: declare a radius in these
-    coordinates, or cast to float64 before. Raises ValueError if a row holds NaN, infinity or an
-    entry above 1e140, or ``X`` is not two-dimensional.
+    In C order, of float32 or float64 whatever the type of the rows, rounded to it; ``X`` itself if
+    nothing has to change. Raises a ValueError if a row is refused, or ``X`` is not two-dimensional.
     """
     rows: Any = np.asarray(X)
     if rows.ndim != 2:

@@ -77,17 +77,9 @@ class Rows(ABC):
 
     @abstractmethod
     def read(self, start: int, stop: int) -> NDArray[np.floating]:
-        """Rows of a range, in memory.
+        """Rows from ``start`` on, before ``stop``, in memory and in the precision of the source.
 
-        Parameters
-        ----------
-        start, stop : int
-            First row, and the one after the last.
-
-        Returns
-        -------
-        ndarray of shape (stop - start, n_features)
-            In the precision of the source.
+        Of shape (stop - start, n_features).
         """
 
     def _for_one_fit(self) -> "Rows":

@@ -1,8 +1,4 @@
-"""Tables: rows with columns of values beside them, and passes over their shards.
-
-A pass is a function of a :class:`Shard`, one shard of a table. It sees the shard's rows block by
-block, and the columns beside them. Rows on a cluster have a table of their own.
-"""
+"""Tables: rows with columns of values beside them, and passes over their shards, block by block."""
 
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,10 +21,9 @@ Result = tuple[Any, ...]
 
 @dataclass(repr=False, eq=False)
 class Shard:
-    """One shard of a table: the rows of an array or source from one position to another.
+    """One shard of a table: rows from position ``start`` on, with columns of values for each.
 
-    The first of them is at position ``start`` of the table, and columns hold values for each.
-    ``may_change`` says whether they are read again in each pass, and may have changed.
+    ``may_change`` says whether rows are read again in each pass, and may have changed.
     """
 
     _X: Any
@@ -69,11 +64,7 @@ class Shard:
         return _ClassSums(n_classes)
 
     def blocks(
-        self,
-        size: int | None = None,
-        dtype: type[np.floating] = np.float64,
-        *,
-        once: bool = False,
+        self, size: int | None = None, dtype: type[np.floating] = np.float64, *, once: bool = False
     ) -> Iterator[tuple[slice, NDArray[Any]]]:
         """As :func:`.row_blocks`; positions count from the first row of the shard."""
         for rows, block in row_blocks(self._X, self._first, self._stop, size, dtype, once=once):
@@ -186,8 +177,7 @@ def cut(columns: Mapping[str, Any], start: int, stop: int) -> dict[str, Any]:
 class Sums:
     """Sums of shards' results, in pairs of neighbours, pairs of pairs, and so on.
 
-    The tree of additions follows from the positions of the shards alone. So another process can add
-    up a range of shards: it returns a few nodes of the same tree, and no bit changes.
+    The tree follows from the positions of shards alone: another process can return nodes of it.
     """
 
     def __init__(self) -> None:
