@@ -223,9 +223,11 @@ def clipped_gap(
         :math:`\rho` and :math:`\rho'`. Infinite for a squared hinge that is not clipped. A
         ValueError if the loss is unknown, or ``clip``, ``norm_bound`` or ``radius`` out of range.
 
-    Notes ----- With C the clip, or the largest residual of the loss if that is smaller, A the
-    largest norm of an augmented row, and v the *versine* of the loss (one minus the smallest cosine
-    between two residuals of one label),
+    Notes
+    -----
+    With C the clip, or the largest residual of the loss if that is smaller, A the largest norm of
+    an augmented row, and v the *versine* of the loss (one minus the smallest cosine between two
+    residuals of one label),
 
     .. math:: G = C \sqrt{\max(A^2, r^2, 2 v A^2 + (1 - v) r^2)},
 
