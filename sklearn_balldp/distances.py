@@ -261,10 +261,7 @@ def permute_and_flip(scores: ArrayLike, epsilon: float, random_state: RandomStat
 
 
 def _coin_of_exponential(rate: Fraction, bits: Entropy) -> bool:
-    """True with probability exp(-rate), for a rate in [0, 1].
-
-    Trial j succeeds with probability rate / j; the first to fail has an odd number.
-    """
+    """True with probability exp(-rate), for a rate in [0, 1]: the first to fail is odd."""
     trial = 1
     while _below(rate.denominator * trial, bits) < rate.numerator:
         trial += 1

@@ -41,8 +41,7 @@ class Loss(ABC):
     versine: float
     #: Largest mean of -<residual, scores>, which is alpha |theta|^2 at a minimiser theta.
     norm_constant: float
-    #: Loss of every record when all scores are zero.
-    value_at_zero: float
+    value_at_zero: float  # loss of every record when all scores are zero
 
     def __init__(self, n_classes: int) -> None:
         self.n_classes = n_classes

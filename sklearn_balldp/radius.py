@@ -7,8 +7,8 @@ The paper reads its radius off the training rows, which makes it a function of p
 import uuid
 import warnings
 from bisect import bisect_right
-from dataclasses import dataclass
-from typing import Annotated, Any
+from dataclasses import KW_ONLY, dataclass
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from msgspec import Meta
@@ -24,7 +24,7 @@ from .accounting import OtherRelease, PrivacyAccountant, count
 from .accounting.accountant import check_accountant
 from .adjacency import METRICS
 from .distances import edit_quantile, private_quantile, same_label_quantile
-from .pipelines import RowWise
+from .pipelines import ByContent, RowWise
 from .privacy.noise import check_random_state
 from .rows import Rows, project_onto_ball, rows_in_domain
 
@@ -46,30 +46,24 @@ MAX_ROWS_READ = 2**16
 class ChosenRadius:
     """A radius, where it came from, and what it cost."""
 
-    #: Radius in the units of the metric; None is the full radius.
-    value: float | None
+    value: float | None  # radius in the units of the metric; None is the full radius
     metric: str
-    #: "number", or the source of a policy.
-    source: str = "number"
-    #: Pure differential privacy that the choice spent.
-    epsilon: float = 0.0
-    #: Whether a private choice was drawn from a seed.
-    seeded: bool = False
-    #: Identifies a private choice.
-    draw: str = ""
+    source: str = "number"  # "number", or the source of a policy
+    epsilon: float = 0.0  # pure differential privacy that the choice spent
+    seeded: bool = False  # whether a private choice was drawn from a seed
+    draw: str = ""  # identifies a private choice
     #: Number of public pairs of records, before and after an edit, that the radius came from.
     n_edits: int = 0
-    #: Share of these pairs that lie within the radius.
-    hidden: float = 0.0
+    hidden: float = 0.0  # share of these pairs that lie within the radius
     #: Share of the records before the edits all of whose pairs do; None without their numbers.
     hidden_records: float | None = None
-    #: Radius of the ball that a policy projected rows onto.
-    norm_bound: float = 0.0
+    norm_bound: float = 0.0  # radius of the ball that a policy projected rows onto
     #: Whether all public rows lie on its surface, so that scaling to it changes nothing.
     on_sphere: bool = False
 
 
-class RadiusPolicy(RowWise, OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
+@dataclass(eq=False, repr=False)
+class RadiusPolicy(ByContent, RowWise, OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     """Choose the radius that a Ball-DP head protects, and say what the choice costs.
 
     Pass it to a head as ``radius=RadiusPolicy(...)``. A search can then choose its parameters
@@ -145,28 +139,17 @@ class RadiusPolicy(RowWise, OneToOneFeatureMixin, TransformerMixin, BaseEstimato
     (0.9, 'reference', True)
     """
 
-    _takes_accountant = True
+    _takes_accountant: ClassVar[bool] = True
 
-    def __init__(
-        self,
-        quantile=0.5,
-        *,
-        source="reference",
-        coverage="pairs",
-        epsilon=None,
-        norm_bound=1.0,
-        metric="euclidean",
-        accountant=None,
-        random_state=None,
-    ):
-        self.quantile = quantile
-        self.source = source
-        self.coverage = coverage
-        self.epsilon = epsilon
-        self.norm_bound = norm_bound
-        self.metric = metric
-        self.accountant = accountant
-        self.random_state = random_state
+    quantile: float = 0.5
+    _: KW_ONLY
+    source: str = "reference"
+    coverage: str = "pairs"
+    epsilon: Any = None
+    norm_bound: float = 1.0
+    metric: str = "euclidean"
+    accountant: Any = None
+    random_state: Any = None
 
     def _check_parameters(self) -> None:
         check_number("quantile", self.quantile, Share)
@@ -213,12 +196,8 @@ class RadiusPolicy(RowWise, OneToOneFeatureMixin, TransformerMixin, BaseEstimato
         Returns
         -------
         self
-            The fitted policy.
-
-        Raises
-        ------
-        ValueError
-            If a parameter is invalid, or the rows that the source needs are missing.
+            The fitted policy; a ValueError if a parameter is invalid, or the rows that the source
+            needs are missing.
         """
         with all_or_nothing(self):
             chosen = self._chosen(X, y, X_public, y_public, record)
@@ -227,7 +206,7 @@ class RadiusPolicy(RowWise, OneToOneFeatureMixin, TransformerMixin, BaseEstimato
 
     def _chosen(self, X: Any, y: Any, X_public: Any, y_public: Any, record: Any) -> ChosenRadius:
         self._check_parameters()
-        in_ball = {"metric": self.metric, "norm_bound": self.norm_bound}
+        in_ball: dict[str, Any] = {"metric": self.metric, "norm_bound": self.norm_bound}
         if self.source == "edits":
             pair = (X, y) if X_public is None and y_public is None else (X_public, y_public)
             return choose_radius(self, *checked_edits(self, *pair), **in_ball, record=record)

@@ -7,6 +7,7 @@ import tempfile
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -190,6 +191,11 @@ def _total(charges: Sequence[Charge], delta: float, radius: float | None) -> Tot
     )
 
 
+def _of_terms(name: str, doc: str) -> Any:
+    """A term of the ledger as an attribute of its accountant."""
+    return property(attrgetter(f"ledger.terms.{name}"), doc=doc)
+
+
 class PrivacyAccountant:
     """A ledger in which heads, policies and scores count what they release, before they do.
 
@@ -235,14 +241,8 @@ class PrivacyAccountant:
     Attributes
     ----------
     ledger : Ledger
-        The file and its terms.
-
-    Raises
-    ------
-    ValueError
-        If a term is invalid, or not that of the file.
-    OSError
-        If the file cannot be made or read.
+        The file and its terms. A ValueError if one is invalid, or not that of the file; an OSError
+        if the file cannot be made or read.
 
     Examples
     --------
@@ -279,20 +279,9 @@ class PrivacyAccountant:
             weakref.finalize(self, _remove, folder, os.getpid())
         self.ledger = Ledger(os.path.abspath(path), asked, lasting=lasting)
 
-    @property
-    def delta(self) -> float:
-        """Delta of the total; fixed, as the limit is enforced with it."""
-        return self.ledger.terms.delta
-
-    @property
-    def radius(self) -> float | None:
-        """Common radius of the total and of the limit; fixed."""
-        return self.ledger.terms.radius
-
-    @property
-    def limit(self) -> float | None:
-        """Largest total epsilon; fixed."""
-        return self.ledger.terms.limit
+    delta = _of_terms("delta", "Delta of the total; fixed, as the limit is enforced with it.")
+    radius = _of_terms("radius", "Common radius of the total and of the limit; fixed.")
+    limit = _of_terms("limit", "Largest total epsilon; fixed.")
 
     # One budget, whoever holds it: a copy would spend it again.
 

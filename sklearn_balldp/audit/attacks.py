@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from ..heads import Released
+from ..losses import Array
 from ..mechanisms import Kernel, Query, Records, answered, drive, drive_many
 from ..privacy.gaussian import gaussian_power
 from ..privacy.guarantee import Guarantee
@@ -39,7 +40,6 @@ from .supports import Support, candidate_distances
 if TYPE_CHECKING:
     import pandas as pd
 
-Array = NDArray[np.float64]
 Positions = NDArray[np.intp]
 
 # Limit of values in arrays that hold something for each candidate, and of deviates that are kept.
@@ -115,8 +115,7 @@ class Trials:
 
     #: (n_trials, n_candidates), from all that was answered, but for a constant of each trial.
     log_posterior: Array
-    #: From the first candidate's values, in units of the noise; of the same shape.
-    distance: Array
+    distance: Array  # from the first candidate's values, in units of the noise; of the same shape
     #: The noise of the first trials, answer by answer; flat where some values have none.
     deviates: list[list[Array]]
 
@@ -213,18 +212,13 @@ class AuditSetting:
     """What the supports of one audit share."""
 
     prepared: PreparedAudit
-    #: What the release promises at the distance of the candidates.
-    at_radius: Guarantee
+    at_radius: Guarantee  # what the release promises at the distance of the candidates
     #: What it promises for candidates within that distance of one possible record.
     of_candidates: Guarantee
-    #: The adversary's prior, of shape (n_candidates,).
-    prior: Array
-    #: Take every candidate equally often, instead of drawing from the prior.
-    uniform: bool
-    #: A guess within this distance of the hidden record succeeds.
-    eta: float
-    #: Noise draws for every hidden record.
-    n_draws: int
+    prior: Array  # the adversary's prior, of shape (n_candidates,)
+    uniform: bool  # take every candidate equally often, instead of drawing from the prior
+    eta: float  # a guess within this distance of the hidden record succeeds
+    n_draws: int  # noise draws for every hidden record
     #: The head's sampler, a new one for each trial; None simulates noise.
     sampler: Callable[[], Noise] | None
 
@@ -235,10 +229,8 @@ class SupportAudit:
 
     #: Kappa, success rate, largest distance from the anchor's values, and bounds.
     summary: dict[str, Any]
-    #: One row per trial.
-    trials: pd.DataFrame
-    #: Noise of trials with the head's sampler, answer by answer.
-    deviates: list[list[Array]]
+    trials: pd.DataFrame  # one row per trial
+    deviates: list[list[Array]]  # noise of trials with the head's sampler, answer by answer
 
 
 def audit_support(

@@ -15,14 +15,13 @@ calibration to a stated risk are this package's ("Attacks, and what bounds them"
 import math
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
 
 from .._parameters import NonNegative, Share, check_number, check_option
+from ..losses import Array
 from ..privacy.gaussian import epsilon_from_mu, gaussian_power, mu_from_budget
-
-Array = NDArray[np.float64]
 
 
 def check_prior(prior: ArrayLike | None, n_candidates: int) -> Array:
@@ -102,10 +101,7 @@ def rero_bound(kappa: float, mu: float, *, method: str = "direct") -> float:
 
 
 def mu_from_certificate(gamma: float, kappa: float) -> float:
-    r"""Largest mu whose direct certificate is at most ``gamma``, above the blind guess ``kappa``.
-
-    It is :math:`\Phi^{-1}(\gamma) - \Phi^{-1}(\kappa)`, rounded down.
-    """
+    """Largest mu, rounded down, whose direct certificate is at most ``gamma`` for ``kappa``."""
     gamma, kappa = float(gamma), float(kappa)
     if not 0.0 < kappa < gamma < 1.0:
         raise ValueError(

@@ -21,13 +21,12 @@ from scipy.stats import chi2, kstwo, norm
 from scipy.stats import t as student
 
 from ..heads import Released
+from ..losses import Array
 from ..mechanisms import Minimiser, Query, Records, drive
 from ..mechanisms.settings import TUNING
 from ..privacy.problem import Problem
 from ..rows import SINGLE_BLAS_THREAD
 from ..verdicts import CANNOT_CHECK, FAIL, FALSE_ALARM, PASS, Check
-
-Array = NDArray[np.float64]
 
 #: With fewer deviates than these, a tenth of the noise too little can be missed.
 ENOUGH = 5_000
@@ -45,8 +44,7 @@ class Deviates:
     blocks: list[Array] = field(default_factory=list)
     #: Arrays of these shapes that the records or earlier answers fixed before the noise.
     directions: dict[str, list[Array]] = field(default_factory=dict)
-    #: Deviates that fill no block.
-    rest: Array = field(default_factory=lambda: np.empty(0))
+    rest: Array = field(default_factory=lambda: np.empty(0))  # deviates that fill no block
     #: Largest distance by which the solver's tolerance and rounding can move the deviates.
     shift: float = 0.0
 
@@ -85,10 +83,7 @@ class Deviates:
 def epsilon_after_redraws(
     epsilon: float, delta: float, level: float = FALSE_ALARM
 ) -> tuple[float, float]:
-    """What (epsilon, delta) becomes when releases that fail a test on the records are drawn again.
-
-    An honest release fails with probability ``level`` at most.
-    """
+    """What (epsilon, delta) becomes if releases that fail a test of this level are drawn again."""
     keeps = 1.0 - level
     grown = math.exp(min(epsilon, 700.0)) * level
     return epsilon - math.log(keeps), min(1.0, (delta + grown) / keeps)

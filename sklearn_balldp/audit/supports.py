@@ -31,21 +31,15 @@ class Support:
     #: A row for each record that changes, inside the admissible ball: (n_candidates, n_changed,
     #: n_features).
     rows: Rows
-    #: Their class codes, of shape (n_candidates, n_changed).
-    codes: Codes
-    #: Their positions in the pool, of the same shape.
-    positions: NDArray[np.intp]
+    codes: Codes  # their class codes, of shape (n_candidates, n_changed)
+    positions: NDArray[np.intp]  # their positions in the pool, of the same shape
     #: Number of distinct pool rows that could be candidates; of several records, the smallest.
     n_in_ball: int
-    #: Positions of the training records that they stand in for.
-    places: NDArray[np.intp]
+    places: NDArray[np.intp]  # positions of the training records that they stand in for
 
 
 class Pool:
-    """Records that candidates are drawn from, projected onto the ball of radius ``norm_bound``.
-
-    Rows are projected and deduplicated class by class, when they are asked for.
-    """
+    """Records that candidates are drawn from, in the ball; made class by class when asked for."""
 
     def __init__(self, rows: NDArray[np.floating], codes: Codes, norm_bound: float) -> None:
         self.rows, self.codes, self.norm_bound = rows, codes, norm_bound
@@ -97,10 +91,7 @@ def candidates_in_ball(
     n_candidates: int,
     metric: str = "euclidean",
 ) -> tuple[NDArray[np.intp], Rows, float]:
-    """Positions of rows that may stand in for an anchor, how far they are, and the radius needed.
-
-    A row under another label may do so at any distance.
-    """
+    """Positions of rows that may stand in for an anchor, their distances, the radius needed."""
     distance = distances(rows, anchor[None], metric)[:, 0]
     same = codes == code
     # The anchor's row is no candidate; under another label it is another record.
@@ -111,11 +102,6 @@ def candidates_in_ball(
     last = n_candidates - 1
     needed = float(np.partition(reach, last)[last]) if len(reach) > last else np.inf
     return positions[near], distance[near], needed
-
-
-def _up(radius: float) -> str:
-    """A radius in few digits, rounded up, so that it is still large enough."""
-    return rounded(radius, 4, UP)
 
 
 def duplicates(rows: NDArray[np.floating], codes: Codes) -> NDArray[np.bool_]:
@@ -250,15 +236,15 @@ def draw_supports(
         remedy = "more X_public (or a larger holdout), or lower n_candidates or n_supports"
         if np.isfinite(needed):
             remedy = (
-                f"a radius of {_up(needed)} would do: pass it as the auditor's radius (not the "
-                f"head's), or pass {remedy}"
+                f"a radius of {rounded(needed, 4, UP)} would do: pass it as the auditor's radius "
+                f"(not the head's), or pass {remedy}"
             )
         else:
             remedy = f"no radius would do: pass {remedy}"
         raise TooFewCandidates(
             f"only {len(supports)} of n_supports={n_supports} anchors have "
-            f"n_candidates={n_candidates} distinct candidates within {_up(radius)}, the others at "
-            f"most {n_near}; {remedy}.",
+            f"n_candidates={n_candidates} distinct candidates within {rounded(radius, 4, UP)}, the "
+            f"others at most {n_near}; {remedy}.",
             needed,
         )
     return supports, len(passed_over)

@@ -257,10 +257,7 @@ def _settled(options: argparse.Namespace) -> str | None:
 
 
 def _check_names(words: list[str], command: str, parsers: dict[str, _Parser]) -> None:
-    """End the process at an option that the command does not have.
-
-    What is missing would be told first otherwise, and a misspelt option is what is missing.
-    """
+    """End the process at an option that the command lacks, before what is missing is told."""
     own = parsers[command]
     for word in words[: words.index("--") if "--" in words else None]:
         name = word.partition("=")[0]

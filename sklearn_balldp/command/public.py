@@ -18,10 +18,7 @@ from .records import Records, aligned, read
 
 
 def read_public(path: Path | None, columns: Columns, private: Records) -> Records | None:
-    """Public records of a file, if one is named; incomplete ones serve nothing.
-
-    Private records must not pass for public ones: radius and accuracy would be read off them.
-    """
+    """Public records of a file, if one is named; private records must not pass for them."""
     if path is None:
         return None
     public = read(path, columns, missing="drop")

@@ -10,7 +10,6 @@ from dataclasses import KW_ONLY, dataclass, replace
 from functools import cache
 from typing import Any, ClassVar
 
-import joblib
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
@@ -33,7 +32,7 @@ from .._validation import all_finite, all_or_nothing, check_complete, complete_l
 from ..accounting.accountant import check_accountant
 from ..adjacency import DOMAINS, METRICS
 from ..labels import fault_of, plain
-from ..mechanisms import Mechanism, Records
+from ..mechanisms import Mechanism, Records, Statistics
 from ..pipelines import Head
 from ..privacy.noise import Noise, check_random_state
 from ..privacy.problem import Problem
@@ -100,8 +99,9 @@ class BaseBallDPClassifier(Head, ClassifierMixin, BaseEstimator, metaclass=ABCMe
         cost.
     class_embeddings : array-like of shape (n_classes, n_features) or None, default=None
         Helps where classes are many and the noise is large, at no cost in privacy: a public vector
-        for each class, such as the embedding of its name. Noisy class means are shrunk towards a
-        fitted multiple of it.
+        for each class, such as the embedding of its name. Noisy class means, which a descent starts
+        from too, are shrunk towards a fitted multiple of it. A mechanism that asks no class means
+        (``start="zero"`` or "mean", or noise on the minimiser) raises a ValueError.
     protect_labels : bool, default=False
         Hides a change of one record's label too, at any distance. Needs ``classes``. The noise is
         at least that of such a change, so that a small radius saves little.
@@ -305,12 +305,8 @@ class BaseBallDPClassifier(Head, ClassifierMixin, BaseEstimator, metaclass=ABCMe
         Returns
         -------
         self
-            The fitted head; ``release_`` states what it guarantees.
-
-        Raises
-        ------
-        ValueError
-            If a parameter or the data is invalid; nothing is released then.
+            The fitted head; ``release_`` states what it guarantees. A ValueError if a parameter or
+            the data is invalid; nothing is released then.
         """
         with shown(self.verbose), all_or_nothing(self):
             self._check_parameters()
@@ -501,10 +497,6 @@ class BaseBallDPClassifier(Head, ClassifierMixin, BaseEstimator, metaclass=ABCMe
         """Public record of the release."""
         return self._fitted().release
 
-    def __dask_tokenize__(self) -> str:
-        # Dask tells dataclasses apart by their parameters, which several fits may share.
-        return str(joblib.hash(self))
-
     @property
     def class_counts_(self) -> NDArray[np.intp]:
         """Public records of each class."""
@@ -679,6 +671,15 @@ class BaseBallDPClassifier(Head, ClassifierMixin, BaseEstimator, metaclass=ABCMe
         # Noise calibrated to a handful of records rightly drowns them.
         tags.classifier_tags.poor_score = True
         return tags
+
+
+class BaseSumsClassifier(BaseBallDPClassifier):
+    """Head that is made of noisy class sums."""
+
+    @property
+    def statistics_(self) -> Statistics:
+        """What was released: noisy sums, and the scales of their noise."""
+        return self._fitted().statistics()
 
 
 @cache  # reading a signature takes long

@@ -14,12 +14,12 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import clone
 
 from .._validation import all_finite, caller_level
 from .._version import __version__
 from ..accounting import count
+from ..losses import Array
 from ..mechanisms import Kernel, Mechanism, Query, Records, answered, drive
 from ..mechanisms.settings import TUNING
 from ..privacy.bounds import Bound, check_rising, tag_of
@@ -32,8 +32,6 @@ from ..progress import bar
 from ..radius import ChosenRadius
 from ..rows import SINGLE_BLAS_THREAD, blas_threads_for, check_sizes, row_blocks, working_precision
 from .released import Released
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

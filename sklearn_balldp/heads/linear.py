@@ -62,11 +62,6 @@ class BaseLinearClassifier(BaseBallDPClassifier):
         largest weight over the mean weight. For public labels. "balanced" is
         ``n_samples / (n_classes * n_c)``, capped at 4, with ``n_classes`` those that have records;
         a dict maps labels to positive weights. ``priors`` help rare classes without noise.
-    class_embeddings : array-like of shape (n_classes, n_features) or None, default=None
-        Helps where classes are many and the noise is large, at no cost in privacy: a public vector
-        for each class, such as the embedding of its name. Noisy class means are shrunk towards a
-        fitted multiple of it, and a descent starts from these means. With ``start="zero"`` or
-        "mean", and with noise on the minimiser, it raises a ValueError.
 
     Attributes
     ----------

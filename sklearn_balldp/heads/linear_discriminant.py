@@ -10,10 +10,10 @@ from .._parameters import Portion, Share, check_number, is_auto
 from ..mechanisms import Mechanism, StatisticsPerturbation
 from ..mechanisms.discriminant_rule import discriminant_rule
 from ..mechanisms.initialisation import kept_of_slopes
+from .base import BaseSumsClassifier
 from .documentation import documented
 from .released import Released
 from .scoring import ProbabilitiesMixin
-from .sums import BaseSumsClassifier
 
 
 @documented

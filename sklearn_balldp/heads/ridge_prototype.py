@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 from .._parameters import check_option, check_positive
 from ..mechanisms import Mechanism, PrototypePerturbation, prototypes_of
 from ..mechanisms.prototype_rule import gaussian_rule, shift_of_priors
+from .base import BaseSumsClassifier
 from .documentation import documented
 from .released import Released
 from .scoring import ProbabilitiesMixin
-from .sums import BaseSumsClassifier
 
 
 @documented

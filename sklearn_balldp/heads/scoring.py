@@ -1,7 +1,6 @@
 """Scores of rows under released weights, the classes of largest score, and probabilities.
 
-What is predicted of a row depends on that row alone, bit for bit: it decides by itself how it is
-computed, and blocks of rows are cut by their shape. :class:`.PrivateAccuracy` counts on it.
+What is predicted of a row depends on it alone, bit for bit: :class:`.PrivateAccuracy` counts on it.
 """
 
 from collections.abc import Callable
@@ -19,8 +18,7 @@ from ..rows import Shard, are_plain, rows_in_domain, table_of, working_precision
 class ProbabilitiesMixin:
     """Probabilities of a head whose scores are log-probabilities, up to a constant of the row."""
 
-    #: The head provides it.
-    _scores: Callable[..., NDArray[Any]]
+    _scores: Callable[..., NDArray[Any]]  # the head provides it
 
     def _has_probabilities(self) -> bool:
         return True
@@ -55,8 +53,7 @@ def projected_scores(
 ) -> NDArray[Any]:
     """Scores of rows in the domain, in the precision of the rows where it can hold them.
 
-    With ``largest`` only the position of the largest score of each row, block by block. A row that
-    holds NaN or infinity raises a FloatingPointError.
+    With ``largest`` only where they are largest. Refused rows raise a FloatingPointError.
     """
     # Products of plain rows with such weights are finite. No row decides the precision.
     moderate = bool((np.abs(coef) < 1e18).all())

@@ -10,11 +10,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from .._parameters import Length, in_range, is_real
 from .._validation import check_complete
+from ..losses import Array
 from ..mechanisms.settings import MOST_BALANCED
 from ..privacy.weights import Weights, uniform_weights
 from ..text import spelling
 
-Array = NDArray[np.float64]
 Codes = NDArray[np.intp]
 
 
@@ -140,10 +140,7 @@ def _class_weights(class_weight: Any, classes: NDArray[Any], masses: Array, cap:
 def weights_of(
     rows: Array, codes: Codes | None, n_classes: int, owners: Codes | None = None
 ) -> Weights:
-    """Public numbers of weights; sums of a unit are rounded up.
-
-    ``owners`` are whole numbers from 0; by default each record has one.
-    """
+    """Public numbers of weights, with sums rounded up; by default each record has an owner."""
     n = len(rows)
     totals, largest_of, block_factor = None, None, 1.0
     if owners is None:

@@ -9,16 +9,14 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import softmax
 
+from ..losses import Array
 from ..privacy.problem import Problem
 from ..rows import blas_threads_for
 from .discriminant_rule import likely_counts
 from .settings import CERTAINTY
-
-Array = NDArray[np.float64]
 
 #: Share of the steps, the last, whose gradients tell; and the smallest factor.
 _LAST, _LEAST = 0.25, 2.0**-6
@@ -75,10 +73,7 @@ def factor(scores: Array, clip: float | None, product: float, noise: float) -> f
 
 
 def scores_of_sums(problem: Problem, statistics: Any, parameters: Array) -> Array:
-    """Scores of records as released sums have them: normal, around those of the class means.
-
-    Without a second moment the rows vary equally in all directions. The draws are always the same.
-    """
+    """Scores of records as released sums have them: normal around those of the class means."""
     d = problem.n_features
     coef, offsets = parameters[:, :d], parameters[:, d:].sum(axis=1)
     n, square = statistics.total, statistics.norm_bound**2

@@ -7,13 +7,11 @@ are those of a Gaussian model of the classes; "Noisy sums" of the documentation 
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..losses import Array
 from ..rows import blas_threads_for
 from .prototype_rule import discounted, gaussian_rule, log_priors_of
 from .settings import EFFECTIVE_DIMENSION, LEAST_REACH, RIDGE, TAIL, WITHIN_CLASS_FLOOR
-
-Array = NDArray[np.float64]
 
 
 def discriminant_rule(
@@ -21,8 +19,7 @@ def discriminant_rule(
 ) -> tuple[Array, Array]:
     """Weights and offsets of the scores, in the coordinates of the rows.
 
-    ``priors`` are None for the shares of the classes. Class means are shrunk towards the public
-    ``class_embeddings``. The offset of a class without records is minus infinity.
+    The offset of a class without records is minus infinity.
     """
     scale = statistics.norm_bound
     counts = likely_counts(statistics)
@@ -52,8 +49,7 @@ def discriminant_rule(
 def likely_counts(statistics: Any) -> Array:
     """Weight of each class: public numbers, or noisy ones as far as they can be believed.
 
-    Noisy ones, which may be negative, are shrunk towards equal ones by the share of noise in their
-    spread: a mean over too small a count would be long, and its class predicted too often.
+    A mean over too small a count would be long, and its class predicted too often.
     """
     counts = np.asarray(statistics.counts, dtype=np.float64)
     noise = statistics.sigma_counts**2
@@ -68,11 +64,7 @@ def likely_counts(statistics: Any) -> Array:
 def shrunk_towards(
     targets: Array, means: Array, noise: Array, shares: Array
 ) -> tuple[Array, Array]:
-    """Class means between themselves and a fitted multiple of public vectors, and their noise.
-
-    What is shrunk is the part of the deviations that the multiple leaves open, by its signal
-    over signal and noise, in :data:`.EFFECTIVE_DIMENSION` dimensions.
-    """
+    """Class means between themselves and a fitted multiple of public vectors, and their noise."""
     n_features = means.shape[1]
     grand = shares @ means
     deviations, aims = means - grand, targets - shares @ targets
@@ -108,11 +100,7 @@ def _scores(
     log_priors: Array,
     shrinkage: Any,
 ) -> tuple[Array, Array]:
-    """Weights and offsets for rows of norm 1, every class having records.
-
-    ``noise`` holds the variance of a value of each class mean, ``moment`` is a mean over records
-    and ``sigma`` its noise on the diagonal.
-    """
+    """Weights and offsets for rows of norm 1, from means and moment and their noise."""
     n_features = means.shape[1]
     shares = counts / counts.sum()
     grand = shares @ means

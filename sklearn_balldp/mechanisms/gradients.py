@@ -343,7 +343,7 @@ class _Placing:
 def _split_factors(factors: Any) -> tuple[Any, Any]:
     """What rows are multiplied by, and what their scores and residuals are instead.
 
-    A row's factor alone decides which: that others are long must not change how it is computed.
+    A row's factor alone decides which: others must not change how it is computed.
     """
     if factors is None:
         return None, None
@@ -354,10 +354,7 @@ def _split_factors(factors: Any) -> tuple[Any, Any]:
 
 @dataclass(frozen=True)
 class _GradientPass:
-    """Sum of the gradients of one shard's records; ``placing`` is None where they are placed.
-
-    With ``each`` they are not added up.
-    """
+    """Sum of the gradients of a shard's records; ``placing`` is None where they are placed."""
 
     loss: Loss
     clip: float | None

@@ -15,12 +15,12 @@ from typing import Any, ClassVar, NoReturn, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from ..losses import Array
 from ..privacy.bounds import Blocks, Bound
 from ..privacy.noise import Noise, grid_slack
 from ..privacy.plain import is_plain
 from ..privacy.problem import Problem
 
-Array = NDArray[np.float64]
 Codes = NDArray[np.intp]
 #: A public algorithm: it yields queries, is sent noisy answers, and returns what is released.
 Conversation = Generator["Query", Array, Array]
@@ -110,8 +110,7 @@ class Query(Bound):
 
     #: Whether the values are a sum over records (over a public number): audits are faster then.
     additive: ClassVar[bool] = False
-    #: Noise scale or scales, broadcast against the values by :meth:`scales`.
-    sigma: Any
+    sigma: Any  #: noise scale or scales, broadcast against the values by :meth:`scales`
 
     @abstractmethod
     def ratio(self, problem: Problem, radius: float, labels: str) -> float:
@@ -227,13 +226,7 @@ class PrivacyFilter:
         self._spent, self._most_queries = 0, most_queries
 
     def charge(self, query: Query) -> None:
-        """Count a ``query`` that is about to be answered.
-
-        Raises
-        ------
-        PrivacyError
-            If a promise does not cover it: then it is not counted.
-        """
+        """Count a ``query`` that is about to be answered; a PrivacyError for one not covered."""
         if self._asked >= self._most_queries:
             raise PrivacyError("more queries than the mechanism may ask; nothing was drawn for it.")
         if not is_plain(query):

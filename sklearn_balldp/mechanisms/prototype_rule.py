@@ -5,9 +5,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..losses import Array
 from .settings import EFFECTIVE_DIMENSION, WITHIN_CLASS_FLOOR
-
-Array = NDArray[np.float64]
 
 
 def log_priors_of(priors: Any, counts: Array) -> Array:

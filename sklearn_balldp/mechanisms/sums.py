@@ -1,7 +1,6 @@
 """Noisy sums over the records, and the mechanisms that ask for nothing else.
 
-The sums are of the rows of each class, with their second moment or private counts. How far a record
-moves them is proved on the page "What is asked of the records" of the documentation.
+How far a record moves them is proved on the page "What is asked of the records".
 """
 
 import math
@@ -421,11 +420,7 @@ def class_sums(problem: Problem, mu: float, share: float, *, pooled: bool = Fals
 
 
 def constant_of_counts(problem: Problem) -> float:
-    """Constant that rows are augmented by where labels are protected: it gives noisy counts.
-
-    A label change moves the sums by sqrt(2) (B^2 + c^2)^(1/2); c is as large as costs nothing
-    beside substitutions within the radius, and at least B / 2.
-    """
+    """Constant of rows for noisy counts: as large as costs nothing, and B / 2 at least."""
     norm_bound = problem.norm_bound
     r = min(problem.euclidean_radius, 2.0 * norm_bound)
     return max(0.5 * norm_bound, math.sqrt(max(0.5 * r**2 - norm_bound**2, 0.0)))

@@ -12,11 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from ..losses import Array
 from ..privacy.plain import make_plain
 from ..rows import blas_threads_for, domain_factors, project_onto_ball
 from .settings import LEAST_KEPT, MOST_DIRECTIONS, WHITENING
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,10 +86,7 @@ class PublicMap:
         return scaled
 
     def projections(self, moved: Array) -> Array | None:
-        """Factors that project moved float64 rows, so that A times them are in place; None for 1.
-
-        Raises FloatingPointError if a row holds NaN or infinity.
-        """
+        """Factors of moved float64 rows, so that A times them are in place; None for 1."""
         if not self.shortens:
             return domain_factors(moved, self.norm)
         factors = domain_factors(moved, self.reach)

@@ -39,10 +39,9 @@ def _layout(values: np.ndarray[Any, Any]) -> tuple[str, list[int], bytes]:
 
 
 def record_digest(record: Mapping[str, Any]) -> str:
-    """SHA-256 of a record's JSON with sorted keys, which detects accidental edits.
+    """SHA-256 of a record's JSON with sorted keys, against accidental edits: it is no signature.
 
-    Whole numbers are hashed as floats, because some JSON tools write floats as whole numbers. It is
-    no signature: someone who edits a record on purpose can compute it again.
+    Whole numbers are hashed as floats, because some JSON tools write floats as whole numbers.
     """
     return hashlib.sha256(json.dumps(_floats(record), sort_keys=True).encode()).hexdigest()
 

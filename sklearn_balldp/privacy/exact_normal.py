@@ -49,7 +49,12 @@ def rounded_normal(size: int, entropy: Entropy = os.urandom) -> NDArray[np.float
     deviates = np.empty(size)
     parts = [deviates[start : start + _PART] for start in range(0, size, _PART)]
     several = len(parts) > 1 and entropy is os.urandom
-    threads = min(4, _cores()) if several else 1
+    threads = 1
+    if several:
+        # Whoever only reads a record needs none of it.
+        from joblib import effective_n_jobs
+
+        threads = min(4, int(effective_n_jobs(-1)))
     if threads == 1:
         _fill(deviates, entropy)
         return deviates
@@ -57,13 +62,6 @@ def rounded_normal(size: int, entropy: Entropy = os.urandom) -> NDArray[np.float
         # An error in a part is raised here, as no part may stay unwritten.
         list(pool.map(_fill, parts, [entropy] * len(parts)))
     return deviates
-
-
-def _cores() -> int:
-    # Whoever only reads a record needs none of it.
-    from joblib import effective_n_jobs
-
-    return int(effective_n_jobs(-1))
 
 
 def _fill(deviates: NDArray[np.float64], entropy: Entropy) -> None:

@@ -18,10 +18,9 @@ from scipy.special import expit
 
 from .._parameters import check_option
 from ..adjacency import RowGeometry
-from ..losses import Logistic, Loss, Softmax, SquaredHinge, make_loss
+from ..losses import Array, Logistic, Loss, Softmax, SquaredHinge, make_loss
 from .maximum import certified_maximum
 
-Array = NDArray[np.float64]
 Range = tuple[Array, Array]
 
 #: "tight" bounds the minimiser and the gap directly; "paper" is radius times a Lipschitz constant.
@@ -269,10 +268,10 @@ def _check_proved(loss: Loss) -> None:
 
 
 class ResidualSize(NamedTuple):
-    """Size of a residual as a nondecreasing function of the score t, and its differences.
+    """Size of a residual as a nondecreasing function of the score t, towards larger loss.
 
-    Scores count towards larger loss. ``rises(low, high, short, long)`` bounds size(t + s) - size(t)
-    below and above, over t in [low, high] and s in [short, long].
+    ``rises(low, high, short, long)`` bounds its rises by steps in [short, long] from t in [low,
+    high].
     """
 
     value: Callable[[Array], Array]
@@ -377,10 +376,7 @@ class OneScore:
         return cap * math.sqrt(square) if 1e-290 < square < 1.0 else cap
 
     def squares(self, low: Array, high: Array, unit: float) -> Array:
-        """Upper bounds over cells on the squared gap, in units; zero where no pair is.
-
-        At points that is the value, but for rounding.
-        """
+        """Upper bounds over cells on the squared gap, in units; at points it is the value."""
         geometry = self.geometry
         bound, radius = geometry.norm_bound, geometry.radius
         slopes, (t0, t1), (p0, p1), (s0, s1) = self.ranges(low, high)
@@ -469,11 +465,9 @@ def _gap_of_any(loss: str, geometry: RowGeometry, bound: float) -> float:
 
 @lru_cache(maxsize=256)
 def _flipped_gap(loss: str, norm: float, bound: float) -> float:
-    r"""Search over two rows of one label anywhere in the ball of augmented rows.
+    """Search over two rows of one label anywhere in the ball of augmented rows.
 
-    (x, y) and (-x, -y) have one gradient, so a changed label is such a pair. With angles f and f'
-    between the rows, of norm B, and the weights, and residuals a = a(R B cos f), which grow, the
-    squared gap is :math:`B^2 (a^2 + a'^2 - 2 a a' \cos(f + f'))`: rows lie on opposite sides.
+    A changed label is such a pair, (x, y) and (-x, -y). Rows lie on opposite sides of the weights.
     """
     size = RESIDUAL_SIZES[loss].value
 

@@ -25,11 +25,7 @@ _ON_GRID = 2.0 ** (53 + GRID_EXPONENT)
 
 
 def grid_slack(n_values: int) -> float:
-    """Addition to mu for rounding ``n_values`` values to the sampler's grid.
-
-    Twice what rounding needs: it moves each of two neighbouring values by half a grid step. The
-    division by the noise scale, which rounds to ``2**-53`` of the value, is in the sensitivity.
-    """
+    """Mu of rounding ``n_values`` values, of two neighbours, to the sampler's grid, taken twice."""
     return 2.0 * math.sqrt(n_values) * 2.0**GRID_EXPONENT
 
 

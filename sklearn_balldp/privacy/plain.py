@@ -30,8 +30,7 @@ def make_plain(instance: Any) -> None:
 def plain(value: Any) -> Any:
     """The value as plain data: built-in numbers and texts, tuples, read-only float64 arrays.
 
-    Frozen dataclasses stay as they are: they made their own fields plain. Raises a TypeError for
-    everything else, masked arrays among it.
+    Raises a TypeError for everything else, but frozen dataclasses, which are plain themselves.
     """
     if is_plain(value):
         return value

@@ -23,7 +23,6 @@ from .guarantee import Guarantee, total_epsilon
 from .noise import EXACT_SAMPLER, SEEDED_SAMPLER
 from .problem import Problem
 from .record import FORMAT, check_same, contradictions, kind_of, plain, read, schema_of, sized
-from .weights import Weights
 
 #: Where a radius may come from; "private" and "seeded" ones are drawn by permute-and-flip.
 RADIUS_SOURCES = ("number", "reference", "edits", "declared", "private", "seeded")
@@ -178,20 +177,14 @@ class Release:
     labels = _of_problem("labels", 'Whether label changes are hidden: "public" or "protected".')
     domain = _of_problem("domain", 'Where rows lie: in the "ball", or on the "sphere" of radius B.')
 
-    @property
-    def weights(self) -> Weights:
-        """Public numbers of the weights of the records, in the loss if there is one."""
-        return self.problem.loss_weights
-
-    @property
-    def unit(self) -> str:
-        """What one substitution replaces: a "record", or all records of one "person"."""
-        return self.weights.unit
-
-    @property
-    def n_units(self) -> int:
-        """Number of records, or of persons."""
-        return self.weights.n_units
+    weights = _of_problem(
+        "loss_weights", "Public numbers of the weights of the records, in the loss if there is one."
+    )
+    unit = _of_problem(
+        "loss_weights.unit",
+        'What one substitution replaces: a "record", or all records of one "person".',
+    )
+    n_units = _of_problem("loss_weights.n_units", "Number of records, or of persons.")
 
     @property
     def unit_in_words(self) -> str:

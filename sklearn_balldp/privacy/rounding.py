@@ -1,8 +1,4 @@
-r"""What rounding adds to sums, means and gradients, whichever machines make them, in any order.
-
-Two means in double precision are no further apart than the exact ones plus twice the error of one.
-This holds even if different machines, with other kernels and in another order, compute the two.
-"""
+"""What rounding adds to sums, means and gradients, whichever machines make them, in any order."""
 
 import math
 

@@ -1,7 +1,4 @@
-"""How far one substitution within the radius can move the second moment of the rows.
-
-What moves with a loss is in :mod:`.gaps`. The proofs are in this package's documentation.
-"""
+"""How far one substitution within the radius can move the second moment of the rows."""
 
 import math
 

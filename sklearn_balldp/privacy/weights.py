@@ -66,10 +66,7 @@ class Weights:
         return self.most_records == 1 and self.record == 1.0 and self.total == self.n_units
 
     def times(self, factors: tuple[float, ...], largest: float | None = None) -> "Weights":
-        """Weights where a factor of its class joins that of each record.
-
-        ``largest`` is the largest total weight of one unit, which of persons does not follow.
-        """
+        """Weights by factors of classes; ``largest``, of one unit, does not follow of persons."""
         of_classes = self.class_totals or (), self.class_largest or ()
         totals, heaviest = (
             tuple(f * weight for f, weight in zip(factors, weights, strict=True))

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from .._parameters import check_flag
 from ..pointers import unfetched
+from ..text import by_numbers
 from .sources import PRECISIONS, Locked, Rows, RowsError, pieces
 
 T = TypeVar("T")
@@ -46,10 +47,7 @@ _EXTRAS = {"crc32c", "msgpack2", "pcodec", "zfpy"}
 
 @dataclass(frozen=True)
 class _Parts:
-    """An array in a file, whose rows are decoded from one edge to the next; ``check`` comes first.
-
-    Another process that opens the file later does without the check.
-    """
+    """An array in a file, decoded from one edge to the next; the first process checks it."""
 
     shape: tuple[int, ...]
     dtype: np.dtype
@@ -326,10 +324,7 @@ def from_parquet(
 
 
 def history_of(files: Iterable[str | Path]) -> str | None:
-    """What is wrong with Parquet files of a table that keeps deleted rows; None for all others.
-
-    All folders above a file are looked at, also above what a link leads to.
-    """
+    """What is wrong with Parquet files of a table that keeps deleted rows; None for all others."""
     places = {place(file) for file in files for place in (os.path.abspath, os.path.realpath)}
     for folder in sorted({folder for place in places for folder in Path(place).parents}):
         for table, mark in _TABLES.items():
@@ -354,17 +349,12 @@ def _files_of(path: str | Path) -> Sequence[str | Path]:
         names = sorted(glob.glob(str(path)))
     else:
         return [path]
-    if names != sorted(names, key=_by_numbers):
+    if names != sorted(names, key=by_numbers):
         raise RowsError(
             f"path={str(path)!r}: the order of its files is not sure, as names put 10 before 2; "
             "pass a list of them, in the order of the labels."
         )
     return names
-
-
-def _by_numbers(name: str) -> list[str | int]:
-    parts = re.split(r"(\d+)", name)
-    return [int(part) if number % 2 else part for number, part in enumerate(parts)]
 
 
 def _open_parquet(paths: Sequence[str], column: str, checksums: bool) -> _Parts:

@@ -162,7 +162,7 @@ def place_rows(
 
 
 def shards_of(n_rows: int, n_features: int) -> list[tuple[int, int]]:
-    """Contiguous ranges of rows of nearly one length, one for each shard: by the shape alone.
+    """Contiguous ranges of rows, one for each shard: by the shape alone.
 
     They begin at multiples of :data:`.SUMMED`, so that no block of a sum is split.
     """
@@ -213,7 +213,7 @@ def map_shards(
 class _SingleBlasThread(Locked):
     """Limits BLAS to one thread while any solve runs, on any thread of this process.
 
-    The limit is global, so the last user restores it: overlapping limits would restore each other.
+    The last user restores it: overlapping limits would restore each other.
     """
 
     def __init__(self) -> None:

@@ -19,9 +19,9 @@ REFUSED = (
 
 
 def are_plain(squares: NDArray[np.floating], n_features: int, domain: str) -> NDArray[np.bool_]:
-    """Which rows, by their squared norms alone, are neither refused nor zero on the sphere.
+    """Which rows, by their squared norms, are neither refused nor zero on the sphere, but plain.
 
-    Their squares, and products with weights of moderate size, are well within the precision.
+    Their squares, and products with moderate weights, are well within the precision.
     """
     limits = np.finfo(squares.dtype)
     # The factors of two cover the rounding of squares.
@@ -51,10 +51,9 @@ def check_unchanged(
     *,
     squares: NDArray[np.floating] | None = None,
 ) -> None:
-    """Raise an error if a row, times its factor, lies outside of the ball.
+    """Raise an error if a row, times its factor, lies outside of the ball: its file was written to.
 
-    The file was then written to after the factor was computed. ``squares`` are the squared norms of
-    rows that are in other coordinates.
+    ``squares`` are the squared norms of rows that are in other coordinates.
     """
     with np.errstate(all="ignore"):
         squares = np.vecdot(rows, rows) if squares is None else squares
@@ -81,8 +80,7 @@ def domain_factors(
 ) -> NDArray[np.float64] | None:
     """Factors that bring float64 rows into the domain; None if nothing has to change.
 
-    They are min(1, B / norm) for the ball, and B / norm for the sphere, where a zero row stays
-    zero. Raises FloatingPointError if a row is refused (:data:`REFUSED`).
+    Zero rows stay zero. Raises FloatingPointError if a row is refused (:data:`REFUSED`).
     """
     # A low-precision NumPy scalar would round or overflow when squared.
     norm_bound = float(norm_bound)

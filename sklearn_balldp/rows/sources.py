@@ -136,7 +136,7 @@ class Rows(ABC):
 def in_memory(name: str, values: Any) -> Any:
     """An array of another library as one of NumPy; anything else as it is.
 
-    Raises a TypeError if it is Dask's, or on a device other than this machine's memory.
+    A TypeError if it is Dask's, or not in this machine's memory.
     """
     library = type(values).__module__.split(".")[0]
     kind = f"{library} {type(values).__name__}"

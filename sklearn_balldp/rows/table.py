@@ -105,10 +105,7 @@ class _ClassSums:
 
 
 class Table:
-    """Rows of this process, in memory or in a file, with columns beside them.
-
-    Columns that are None are left out.
-    """
+    """Rows of this process, in memory or in a file, with columns beside them (None: left out)."""
 
     def __init__(self, X: Any, columns: Mapping[str, NDArray[Any] | None]) -> None:
         self.shape: tuple[int, int] = X.shape
