@@ -34,13 +34,8 @@ ROW_WISE_ONCE_FITTED: Classes = {
     "sklearn.feature_selection": ("SelectKBest", "SelectPercentile", "VarianceThreshold"),
     "sklearn.impute": ("SimpleImputer",),
     "sklearn.preprocessing": (
-        "KBinsDiscretizer",
-        "MaxAbsScaler",
-        "MinMaxScaler",
-        "OneHotEncoder",
-        "OrdinalEncoder",
-        "RobustScaler",
-        "StandardScaler",
+        *("KBinsDiscretizer", "MaxAbsScaler", "MinMaxScaler", "OneHotEncoder", "OrdinalEncoder"),
+        *("RobustScaler", "StandardScaler"),
     ),
 }
 # These fit nothing beside the models in ``estimators_``, by which each row is predicted.
@@ -50,10 +45,7 @@ _OF_SEVERAL: Classes = {
 }
 _SEARCHES: Classes = {
     "sklearn.model_selection": (
-        "GridSearchCV",
-        "HalvingGridSearchCV",
-        "HalvingRandomSearchCV",
-        "RandomizedSearchCV",
+        *("GridSearchCV", "HalvingGridSearchCV", "HalvingRandomSearchCV", "RandomizedSearchCV"),
     ),
 }
 # This predicts by the model in ``estimator_`` and a threshold that was declared.

@@ -80,16 +80,10 @@ class ReconstructionDisplay(Display):
                 policy = f"r = {audited:.3g}"
                 if audited != release.radius:
                     policy += f" (released for {release.radius:.3g})"
-                rows.append(
-                    (
-                        policy if name is None else name,
-                        release.epsilon,
-                        auditor.success_rate_,
-                        *auditor.success_interval_["clopper_pearson"],
-                        auditor.baseline_,
-                        auditor.certificate_["direct"],
-                    )
-                )
+                named = policy if name is None else name, release.epsilon
+                success = auditor.success_rate_, *auditor.success_interval_["clopper_pearson"]
+                limits = auditor.baseline_, auditor.certificate_["direct"]
+                rows.append((*named, *success, *limits))
         if not rows:
             raise ValueError("auditors holds no fitted auditor; pass at least one.")
         return cls(pd.DataFrame(rows, columns=list(COLUMNS)))

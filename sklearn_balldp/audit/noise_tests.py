@@ -185,12 +185,8 @@ def noise_checks(
 ) -> list[Check]:
     """Four tests with equal shares of ``level``: scale, law, mean and reuse (of others too)."""
     each = level / 4.0
-    return [
-        _scale_check(noise, each),
-        _law_check(noise, each),
-        _mean_check(noise, each),
-        _reuse_check(noise, others, each),
-    ]
+    checks = [check(noise, each) for check in (_scale_check, _law_check, _mean_check)]
+    return [*checks, _reuse_check(noise, others, each)]
 
 
 def _cannot(why: str) -> Check:

@@ -219,16 +219,10 @@ def draw_supports(
                 rows_of_one.add(int(positions[picked[-1]]))
             picks.append((rows[picked], positions[picked]))
         chosen = np.stack([positions for _, positions in picks], axis=1)
-        supports.append(
-            Support(
-                anchor,
-                np.stack([rows for rows, _ in picks], axis=1),
-                pool.codes[chosen],
-                chosen,
-                min(len(ball[2]) for ball in balls),
-                places,
-            )
-        )
+        picked_rows = np.stack([rows for rows, _ in picks], axis=1)
+        n_in_ball = min(len(ball[2]) for ball in balls)
+        codes_of = pool.codes[chosen]
+        supports.append(Support(anchor, picked_rows, codes_of, chosen, n_in_ball, places))
     short = n_supports - len(supports)
     if short > 0:
         n_near = max((n_near for n_near, _ in passed_over), default=0)

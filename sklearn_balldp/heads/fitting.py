@@ -102,15 +102,9 @@ def release(head: Any, pledge: Pledge, records: Records) -> Released:
         head.accountant.ledger.check(pledge.release)
         _check_rows(records.X, problem.domain)
     conversation = mechanism.conversation(problem, bound)  # made before any row is in reach
-    kernel = Kernel(
-        problem,
-        records,
-        bound,
-        noise,
-        answered(mechanism),
-        mechanism.most_queries,
-        partial(count, head.accountant, pledge.release),
-    )
+    charge = partial(count, head.accountant, pledge.release)
+    rules = answered(mechanism), mechanism.most_queries, charge
+    kernel = Kernel(problem, records, bound, noise, *rules)
     kept = head._keep_answers or keeps_answers(mechanism, bound)
     answers: list[Array] = []
     with (

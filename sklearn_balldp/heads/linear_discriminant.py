@@ -109,14 +109,9 @@ class BallDPLinearDiscriminant(ProbabilitiesMixin, BaseSumsClassifier):
 
     @staticmethod
     def _rule_of(released: Released) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        settings = released.settings
-        statistics = released.statistics()
-        coef, intercept = discriminant_rule(
-            statistics,
-            shrinkage=settings.shrinkage,
-            priors=settings.priors,
-            class_embeddings=settings.class_embeddings,
-        )
+        statistics, settings = released.statistics(), vars(released.settings)
+        given = {name: settings[name] for name in BallDPLinearDiscriminant._of_the_rule}
+        coef, intercept = discriminant_rule(statistics, **given)
         if statistics.second_moment is None:
             kept = kept_of_slopes(coef, statistics)
             coef, intercept = kept * coef, kept * intercept

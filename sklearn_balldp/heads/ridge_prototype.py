@@ -117,13 +117,9 @@ class BallDPRidgePrototype(ProbabilitiesMixin, BaseSumsClassifier):
         prototypes, masses = _prototypes(released), problem.class_sizes
         if masses is not None and _is_gaussian(settings.decision, False):
             shrink = 2.0 * masses + problem.alpha * problem.sums_weights.total
-            coef, intercept = gaussian_rule(
-                prototypes,
-                masses,
-                2.0 * released.statistics().sigma_sums / shrink,
-                alpha=problem.alpha,
-                norm_bound=problem.norm_bound,
-            )
+            noise = 2.0 * released.statistics().sigma_sums / shrink
+            public = {"alpha": problem.alpha, "norm_bound": problem.norm_bound}
+            coef, intercept = gaussian_rule(prototypes, masses, noise, **public)
             return coef, intercept + shift_of_priors(settings.priors, masses)
         offsets = -0.5 * np.vecdot(prototypes, prototypes)
         if masses is not None:

@@ -329,13 +329,8 @@ class GradientPerturbation(Mechanism):
                 f"n_steps=0 releases the discriminant of class sums, which start={self.start!r} "
                 "does not ask for; pass start='auto', or take steps."
             )
-        settings = settings_of(
-            problem,
-            mu,
-            start=self.start,
-            n_steps=None if is_auto(self.n_steps) else int(self.n_steps),
-            learning_rate=self.learning_rate,
-        )
+        n_steps, rate = None if is_auto(self.n_steps) else int(self.n_steps), self.learning_rate
+        settings = settings_of(problem, mu, start=self.start, n_steps=n_steps, learning_rate=rate)
         start = None
         if settings.start != "zero":
             pooled = settings.start == "mean"
@@ -345,6 +340,7 @@ class GradientPerturbation(Mechanism):
             share = 1.0 if alone else share_of_sums(problem, rest)
             start = class_sums(problem, rest, share, pooled=pooled)
         clip = CLIP if is_auto(self.clip) else self.clip
+        moves = start is not None and problem.fit_intercept and settings.n_steps > 0
         bound = DescentBound(
             budget=mu,
             learning_rate=1.0,
@@ -353,14 +349,11 @@ class GradientPerturbation(Mechanism):
             n_steps=settings.n_steps,
             constant=CONSTANT * problem.norm_bound if problem.fit_intercept else 0.0,
             start=start,
-            least_reach=LEAST_REACH
-            if start is not None and problem.fit_intercept and settings.n_steps > 0
-            else 1.0,
+            least_reach=LEAST_REACH if moves else 1.0,
         )
         bound.check(problem)
         if bound.n_steps == 0:
             return bound
-        rate = self.learning_rate
         if rate is None:
             rate = default_learning_rate(problem, bound, settings.aim)
         return replace(bound, learning_rate=float(rate))

@@ -10,7 +10,7 @@ errs by itself: their sums are made in double precision. "Noise on gradients" ha
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -134,22 +134,13 @@ class MeanGradient(Query):
     ) -> list[Array]:
         """One pass over the records for the queries that see them alike."""
         answers: list[Any] = [None] * len(queries)
-        alike: dict[Any, list[int]] = {}
+        alike: dict[tuple[Any, Any, Any], list[int]] = {}
         for position, query in enumerate(queries):
             alike.setdefault((query.whitening, query.constant, query.clip), []).append(position)
         for key, positions in alike.items():
-            first, thetas = queries[positions[0]], np.stack([queries[i].theta for i in positions])
-
-            def make(query: Any = first) -> Gradients:
-                return Gradients(
-                    problem,
-                    records,
-                    whitening=query.whitening,
-                    constant=query.constant,
-                    clip=query.clip,
-                    dtype=query.precision(problem),
-                )
-
+            thetas = np.stack([queries[i].theta for i in positions])
+            dtype = queries[positions[0]].precision(problem)
+            make = partial(Gradients, problem, records, *key, dtype)
             passes = records.view((problem, *key), make)
             together = passes.sums(thetas, each=each) / problem.loss_weights.total
             by_query = together.swapaxes(-3, 0)  # with each, records come first
@@ -185,7 +176,6 @@ class Gradients:
         self,
         problem: Problem,
         records: Records,
-        *,
         whitening: PublicMap | None,
         constant: float,
         clip: float | None,

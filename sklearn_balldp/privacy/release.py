@@ -354,18 +354,9 @@ class Release:
             mu = math.nextafter(records * mu, math.inf)
             pure = math.nextafter(records * pure, math.inf) if pure > 0.0 else 0.0
         epsilon = total_epsilon(mu, self.delta, pure)
-        return Guarantee(
-            float(radius),
-            mu,
-            epsilon,
-            self.delta,
-            labels,
-            self.private,
-            pure,
-            unit=self.unit,
-            records=int(records),
-            most_records=self.weights.most_records,
-        )
+        replaced = self.unit, int(records), self.weights.most_records
+        kept = labels, self.private, pure, *replaced
+        return Guarantee(float(radius), mu, epsilon, self.delta, *kept)
 
     def certificate(
         self, kappa: float, radius: float | None = None, labels: str | None = None, records: int = 1
