@@ -13,6 +13,7 @@ from sklearn.utils.metaestimators import available_if
 
 from ..mechanisms.products import scores_of
 from ..rows import Shard, are_plain, rows_in_domain, table_of, working_precision
+from ..rows.sources import Floats
 
 
 class ProbabilitiesMixin:
@@ -24,7 +25,7 @@ class ProbabilitiesMixin:
         return True
 
     @available_if(lambda self: self._has_probabilities())
-    def predict_log_proba(self, X: ArrayLike) -> NDArray[np.floating]:
+    def predict_log_proba(self, X: ArrayLike) -> Floats:
         """Log-probabilities of ``classes_``, of shape (n_samples, n_classes), for rows ``X``.
 
         Rows and types are those of ``decision_function``.
@@ -37,13 +38,13 @@ class ProbabilitiesMixin:
         return np.where(np.exp(logs) > 0.0, logs, -np.inf)
 
     @available_if(lambda self: self._has_probabilities())
-    def predict_proba(self, X: ArrayLike) -> NDArray[np.floating]:
+    def predict_proba(self, X: ArrayLike) -> Floats:
         """Probabilities of ``classes_``, of shape (n_samples, n_classes), for rows ``X``."""
         return np.exp(self.predict_log_proba(X))
 
 
 def projected_scores(
-    X: NDArray[np.floating],
+    X: Floats,
     coef: NDArray[np.float64],
     intercept: NDArray[np.float64],
     norm_bound: float,

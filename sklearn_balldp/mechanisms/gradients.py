@@ -14,7 +14,6 @@ from functools import cached_property, lru_cache, partial
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..adjacency import RowGeometry
 from ..losses import SHORT, Loss, clip_residuals
@@ -31,6 +30,7 @@ from ..rows import (
     working_precision,
 )
 from ..rows.passes import BLOCK_VALUES
+from ..rows.sources import Floats
 from .kernel import Array, Query, Records
 from .products import block_sums, scores_of
 from .whitening import PublicMap
@@ -187,7 +187,7 @@ class Gradients:
         self._n, self._d = records.X.shape
         self._whitening, self._dtype = whitening, np.dtype(dtype)
         # Rows as they are multiplied, where they are kept: what scales them last comes after.
-        self._kept: NDArray[np.floating] | None = None
+        self._kept: Floats | None = None
 
     @cached_property
     def _table(self) -> Any:
@@ -249,7 +249,7 @@ class _Placing:
     dtype: np.dtype
     domain: str
 
-    def fill(self, part: Shard, rows: NDArray[np.floating]) -> dict[str, NDArray[np.floating]]:
+    def fill(self, part: Shard, rows: Floats) -> dict[str, Floats]:
         """Write the rows of a shard, as they are computed with; give what scales them last."""
         last: dict[str, Any] = {}
         for places, block, (first, after) in self._blocks(part):
@@ -290,20 +290,13 @@ class _Placing:
                 columns[name] = np.ones(len(part))
             columns[name][places] = factors
 
-    def _place(
-        self,
-        out: NDArray[np.floating],
-        block: NDArray[np.floating],
-        first: Array | None,
-        *,
-        finite: bool,
-    ) -> None:
+    def _place(self, out: Floats, block: Floats, first: Array | None, *, finite: bool) -> None:
         """Multiply rows by what they are at first, and move them, in the precision of ``out``."""
         place_rows(out, block, first, finite=finite)
         if self.whitening is not None:
             out -= self.whitening.centre
 
-    def chunks(self, part: Shard, size: int) -> Iterator[tuple[slice, NDArray[np.floating]]]:
+    def chunks(self, part: Shard, size: int) -> Iterator[tuple[slice, Floats]]:
         """Rows of a shard as they are computed with, projected and moved again."""
         first, last = part.column("first"), part.column("last")
         placed = np.empty((min(size, len(part)), part.shape[1]), dtype=self.dtype)
@@ -319,7 +312,7 @@ class _Placing:
                     self._check(out, None if last is None else last[places])
             yield rows, placed[: len(block)]
 
-    def _check(self, rows: NDArray[np.floating], last: Array | None) -> None:
+    def _check(self, rows: Floats, last: Array | None) -> None:
         """Raise a ValueError where a row is outside of the ball since its factor was computed."""
         at = self.whitening
         if at is None:
@@ -386,7 +379,7 @@ class _GradientPass:
             into[..., :n_features] += summed(residuals, block)
         return (total,)
 
-    def _chunks(self, part: Shard, n_columns: int) -> Iterator[tuple[slice, NDArray[np.floating]]]:
+    def _chunks(self, part: Shard, n_columns: int) -> Iterator[tuple[slice, Floats]]:
         """Rows as they are computed with: a few megabytes at a time, in whole summed blocks."""
         # Calls take time too: small chunks would save less in the cache than they cost.
         values = (8 if self.placing is None else 4) * BLOCK_VALUES

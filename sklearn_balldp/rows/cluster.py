@@ -19,7 +19,7 @@ from .._version import __version__
 from ..progress import bar
 from .passes import SINGLE_BLAS_THREAD, shards_of
 from .projection import REFUSED
-from .sources import Rows, RowsError
+from .sources import Floats, Rows, RowsError
 from .table import Result, Shard, Sums, cut
 
 # Threads get shards in units of about an eighth of a thread's share, so that few nodes are sent.
@@ -83,7 +83,7 @@ class ClusterRows(Rows):
         self._rows, self._client = rows, client
         self.shape, self.dtype = rows.shape, rows.dtype
 
-    def read(self, start: int, stop: int) -> NDArray[np.floating]:
+    def read(self, start: int, stop: int) -> Floats:
         return self._rows._part(start, stop)
 
     def _for_one_fit(self) -> Rows:

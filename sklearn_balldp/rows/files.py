@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from .._parameters import check_flag
 from ..pointers import unfetched
 from ..text import by_numbers
-from .sources import PRECISIONS, Locked, Rows, RowsError, pieces
+from .sources import PRECISIONS, Floats, Locked, Rows, RowsError, pieces
 
 T = TypeVar("T")
 
@@ -52,7 +52,7 @@ class _Parts:
     shape: tuple[int, ...]
     dtype: np.dtype
     edges: Sequence[int]
-    decode: Callable[[int, int], NDArray[np.floating]]
+    decode: Callable[[int, int], Floats]
     check: Callable[[], None] = lambda: None
 
 
@@ -82,7 +82,7 @@ class FileRows(Locked, Rows):
         )
         self._opened = os.getpid(), parts.edges, decoded
 
-    def _decoded_parts(self) -> tuple[Sequence[int], Callable[[int], NDArray[np.floating]]]:
+    def _decoded_parts(self) -> tuple[Sequence[int], Callable[[int], Floats]]:
         """Edges of the parts, and what decodes each; the last ones are kept."""
         if self._opened[0] != os.getpid():
             parts = _read_by(self.path, "it", lambda: self._open(*self._names))
@@ -95,7 +95,7 @@ class FileRows(Locked, Rows):
             self._keep(parts)
         return self._opened[1:]
 
-    def read(self, start: int, stop: int) -> NDArray[np.floating]:
+    def read(self, start: int, stop: int) -> Floats:
         rows, end = np.empty((max(0, stop - start), self.shape[1]), self.dtype), 0
         with self._lock:
             edges, decoded = self._decoded_parts()
@@ -105,7 +105,7 @@ class FileRows(Locked, Rows):
                 rows[begin:end] = part[some]
         return rows
 
-    def _rows_at(self, positions: NDArray[np.intp]) -> NDArray[np.floating]:
+    def _rows_at(self, positions: NDArray[np.intp]) -> Floats:
         # Its ranges may lie in one part.
         return Rows._rows_at(self._for_one_fit(), positions)
 
@@ -220,7 +220,7 @@ def _open_npy(path: str) -> _Parts:
             f"path={path!r} holds columns first; save numpy.ascontiguousarray(X) instead."
         )
 
-    def decode(start: int, stop: int) -> NDArray[np.floating]:
+    def decode(start: int, stop: int) -> Floats:
         # Reading a map of a file that was cut short would end the process.
         n_values, before = (stop - start) * shape[1], start * shape[1] * dtype.itemsize
         values = np.fromfile(path, dtype, n_values, offset=offset + before)
@@ -271,7 +271,7 @@ def _open_zarr(path: str) -> _Parts:
             "(rows of zeros are kept by write_empty_chunks=True)."
         )
 
-    def decode(start: int, stop: int) -> NDArray[np.floating]:
+    def decode(start: int, stop: int) -> Floats:
         values = np.ascontiguousarray(marked[start:stop])
         if (values.view(bits) == mark).any():
             raise lacks(f"chunks among the rows {start} to {stop}")
@@ -395,7 +395,7 @@ def _open_parquet(paths: Sequence[str], column: str, checksums: bool) -> _Parts:
     first = groups[0].head(1, columns=[column]).column(0)[0].as_py()
     shape = edges[-1], len(first or [])
 
-    def decode(start: int, stop: int) -> NDArray[np.floating]:
+    def decode(start: int, stop: int) -> Floats:
         group = group_at[start]
         return _numbers(group, column, kind.value_type, (stop - start, shape[1]))
 
@@ -419,7 +419,7 @@ def _check_codec(path: str, group: Any, column: str) -> None:
             )
 
 
-def _numbers(group: Any, column: str, kind: Any, shape: tuple[int, int]) -> NDArray[np.floating]:
+def _numbers(group: Any, column: str, kind: Any, shape: tuple[int, int]) -> Floats:
     """The lists of a row group as rows of this shape."""
     import pyarrow as pa
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
 from ..privacy.rounding import SHARD_ROWS, SHARD_VALUES, SUMMED
-from .sources import Locked, Rows, is_mapped
+from .sources import Floats, Locked, Rows, is_mapped
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -90,11 +90,7 @@ def row_blocks(
 
 
 def copy_rows(
-    out: NDArray[np.floating],
-    rows: NDArray[np.floating],
-    factors: NDArray[np.floating] | None = None,
-    *,
-    finite: bool = False,
+    out: Floats, rows: Floats, factors: Floats | None = None, *, finite: bool = False
 ) -> None:
     """Copy rows into an array in its precision, times factors if there are any.
 
@@ -136,11 +132,7 @@ def copy_rows(
 
 
 def place_rows(
-    out: NDArray[np.floating],
-    rows: NDArray[np.floating],
-    factors: NDArray[np.float64] | None,
-    *,
-    finite: bool = False,
+    out: Floats, rows: Floats, factors: NDArray[np.float64] | None, *, finite: bool = False
 ) -> None:
     """Copy rows, times factors if there are any, in the precision of the array they are copied to.
 

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .passes import row_blocks
-from .sources import RowsError
+from .sources import Floats, RowsError
 
 #: Rows are refused if an entry is larger than the first, or, on the sphere, if the largest entry is
 #: not zero and below the second: their squares could overflow, or lose digits and vanish.
@@ -18,7 +18,7 @@ REFUSED = (
 )
 
 
-def are_plain(squares: NDArray[np.floating], n_features: int, domain: str) -> NDArray[np.bool_]:
+def are_plain(squares: Floats, n_features: int, domain: str) -> NDArray[np.bool_]:
     """Which rows, by their squared norms, are neither refused nor zero on the sphere, but plain.
 
     Their squares, and products with moderate weights, are well within the precision.
@@ -31,7 +31,7 @@ def are_plain(squares: NDArray[np.floating], n_features: int, domain: str) -> ND
     return plain
 
 
-def check_sizes(rows: NDArray[np.floating], domain: str) -> None:
+def check_sizes(rows: Floats, domain: str) -> None:
     """Raise FloatingPointError if a row holds NaN or infinity, or is of no admitted size."""
     with np.errstate(all="ignore"):
         peaks = np.maximum(rows.max(axis=1, initial=0.0), -rows.min(axis=1, initial=0.0))
@@ -45,11 +45,11 @@ def check_sizes(rows: NDArray[np.floating], domain: str) -> None:
 
 
 def check_unchanged(
-    rows: NDArray[np.floating],
+    rows: Floats,
     norm_bound: float,
     factors: NDArray[np.float64] | None = None,
     *,
-    squares: NDArray[np.floating] | None = None,
+    squares: Floats | None = None,
 ) -> None:
     """Raise an error if a row, times its factor, lies outside of the ball: its file was written to.
 
@@ -95,7 +95,7 @@ def domain_factors(
     return np.where(unchanged, 1.0, scaled) if domain == "ball" else scaled
 
 
-def project_onto_ball(X: ArrayLike, norm_bound: float) -> NDArray[np.floating]:
+def project_onto_ball(X: ArrayLike, norm_bound: float) -> Floats:
     """Project rows onto the ball of radius ``norm_bound`` (1-Lipschitz in the Euclidean norm).
 
     In C order, of float32 or float64 whatever the type of the rows, rounded to it; ``X`` itself if

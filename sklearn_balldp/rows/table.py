@@ -12,7 +12,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from ..progress import bar
 from .passes import map_shards, n_threads, row_blocks, shards_of
-from .sources import Rows, is_mapped
+from .sources import Floats, Rows, is_mapped
 
 Array = NDArray[np.float64]
 #: Result of a pass for one shard: arrays or numbers.
@@ -55,7 +55,7 @@ class Shard:
         return self._columns.get(name)
 
     @property
-    def rows(self) -> NDArray[np.floating]:
+    def rows(self) -> Floats:
         """All rows at once, a view where they are an array."""
         return self._X[self._first : self._stop]
 
@@ -70,7 +70,7 @@ class Shard:
         for rows, block in row_blocks(self._X, self._first, self._stop, size, dtype, once=once):
             yield slice(rows.start - self._first, rows.stop - self._first), block
 
-    def every_nth(self, step: int) -> NDArray[np.floating]:
+    def every_nth(self, step: int) -> Floats:
         """The shard's rows among every ``step``-th row of the table."""
         return self._X[self._first + -self.start % step : self._stop : step]
 
@@ -78,7 +78,7 @@ class Shard:
         """The shard with more columns."""
         return replace(self, _columns={**self._columns, **columns})
 
-    def on(self, X: NDArray[np.floating]) -> "Shard":
+    def on(self, X: Floats) -> "Shard":
         """The shard with other rows, in memory, and the same columns."""
         return replace(self, _X=X, may_change=False)
 
@@ -156,7 +156,7 @@ class Table:
         columns = zip(self._shards, list(self.each(function, *numbers)), strict=True)
         return self._with_shards([shard.with_columns(more) for shard, more in columns])
 
-    def on(self, X: NDArray[np.floating]) -> "Table":
+    def on(self, X: Floats) -> "Table":
         """The table with other rows, in memory, and the same columns."""
         return self._with_shards([shard.on(X) for shard in self._shards])
 
