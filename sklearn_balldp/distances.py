@@ -10,6 +10,7 @@ from scipy.spatial.distance import cdist, pdist
 
 from ._parameters import Share, check_number, check_option
 from .adjacency import METRICS, full_radius_in
+from .losses import Array
 from .privacy.exact_normal import Entropy
 from .privacy.noise import RandomState, check_random_state
 
@@ -23,9 +24,7 @@ GRID_SIZE = 4096
 DIAMETER_BLOCK = 2**22
 
 
-def row_distances(
-    before: NDArray[np.floating], after: NDArray[np.floating], metric: str
-) -> NDArray[np.float64]:
+def row_distances(before: NDArray[np.floating], after: NDArray[np.floating], metric: str) -> Array:
     """Distance of every row from its partner, computed in blocks in double precision."""
     distances = np.empty(len(before))
     for start in range(0, len(before), 4096):
@@ -35,9 +34,7 @@ def row_distances(
     return distances
 
 
-def _class_distances(
-    rows: NDArray[np.floating], metric: str, rng: np.random.Generator
-) -> NDArray[np.float64]:
+def _class_distances(rows: NDArray[np.floating], metric: str, rng: np.random.Generator) -> Array:
     """Distances of all pairs of a small class, of sampled pairs of a large one."""
     if math.comb(len(rows), 2) <= ALL_PAIRS:
         return pdist(rows.astype(np.float64), METRICS[metric].scipy_name)

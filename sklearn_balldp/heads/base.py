@@ -32,6 +32,7 @@ from .._validation import all_finite, all_or_nothing, check_complete, complete_l
 from ..accounting.accountant import check_accountant
 from ..adjacency import DOMAINS, METRICS
 from ..labels import fault_of, plain
+from ..losses import Array
 from ..mechanisms import Mechanism, Records, Statistics
 from ..pipelines import Head
 from ..privacy.noise import Noise, check_random_state
@@ -170,7 +171,7 @@ class BaseBallDPClassifier(Head, ClassifierMixin, BaseEstimator, metaclass=ABCMe
 
     @staticmethod
     @abstractmethod
-    def _rule_of(released: Released) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _rule_of(released: Released) -> tuple[Array, Array]:
         """Weights (n_scores, n_features) and offsets (n_scores,) of the released scores."""
 
     def _settings(self) -> Settings:
@@ -511,7 +512,7 @@ class BaseBallDPClassifier(Head, ClassifierMixin, BaseEstimator, metaclass=ABCMe
             raise AttributeError(f"this {type(self).__name__} is not fitted yet; call fit.")
         return released
 
-    def _linear_rule(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _linear_rule(self) -> tuple[Array, Array]:
         """Weights (n_scores, n_features) and offsets (n_scores,) that it predicts with."""
         released = self._fitted()
         return released.cached("rule", lambda: self._rule_of(released))

@@ -4,10 +4,8 @@ import copy
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import numpy as np
-from numpy.typing import NDArray
-
 from .._parameters import check_flag, check_positive, checked_class_embeddings, is_auto, is_real
+from ..losses import Array
 from ..mechanisms import MECHANISMS, GradientPerturbation, Mechanism, OutputPerturbation, Transcript
 from ..privacy.problem import Problem
 from .base import BaseBallDPClassifier
@@ -128,12 +126,12 @@ class BaseLinearClassifier(BaseBallDPClassifier):
         )
 
     @property
-    def coef_(self) -> NDArray[np.float64]:
+    def coef_(self) -> Array:
         """Noisy weights, of shape (n_scores, n_features)."""
         return self._fitted().weights()[0]
 
     @property
-    def intercept_(self) -> NDArray[np.float64]:
+    def intercept_(self) -> Array:
         """Noisy intercepts as released, of shape (n_scores,); zeros where none is fitted."""
         return self._fitted().weights()[1]
 
@@ -148,5 +146,5 @@ class BaseLinearClassifier(BaseBallDPClassifier):
         return transcript
 
     @staticmethod
-    def _rule_of(released: Released) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _rule_of(released: Released) -> tuple[Array, Array]:
         return released.weights()

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import log_softmax
 from sklearn.utils.metaestimators import available_if
 
+from ..losses import Array
 from ..mechanisms.products import scores_of
 from ..rows import Shard, are_plain, rows_in_domain, table_of, working_precision
 from ..rows.sources import Floats
@@ -45,8 +46,8 @@ class ProbabilitiesMixin:
 
 def projected_scores(
     X: Floats,
-    coef: NDArray[np.float64],
-    intercept: NDArray[np.float64],
+    coef: Array,
+    intercept: Array,
     norm_bound: float,
     domain: str = "ball",
     *,

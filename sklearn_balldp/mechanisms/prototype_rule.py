@@ -3,7 +3,6 @@
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..losses import Array
 from .settings import EFFECTIVE_DIMENSION, WITHIN_CLASS_FLOOR
@@ -35,13 +34,8 @@ def discounted(estimate: float, deviation: float) -> float:
 
 
 def gaussian_rule(
-    prototypes: NDArray[np.float64],
-    counts: NDArray[np.float64],
-    sigma: NDArray[np.float64],
-    *,
-    alpha: float,
-    norm_bound: float,
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    prototypes: Array, counts: Array, sigma: Array, *, alpha: float, norm_bound: float
+) -> tuple[Array, Array]:
     """Noise-aware linear scores: the Bayes rule of a Gaussian class model, with shrunken means.
 
     Of released and public numbers alone. Signal lies in ``k = EFFECTIVE_DIMENSION`` dimensions. The

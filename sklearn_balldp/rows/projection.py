@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..losses import Array
 from .passes import row_blocks
 from .sources import Floats, RowsError
 
@@ -45,11 +46,7 @@ def check_sizes(rows: Floats, domain: str) -> None:
 
 
 def check_unchanged(
-    rows: Floats,
-    norm_bound: float,
-    factors: NDArray[np.float64] | None = None,
-    *,
-    squares: Floats | None = None,
+    rows: Floats, norm_bound: float, factors: Array | None = None, *, squares: Floats | None = None
 ) -> None:
     """Raise an error if a row, times its factor, lies outside of the ball: its file was written to.
 
@@ -67,17 +64,13 @@ def check_unchanged(
         )
 
 
-def rows_in_domain(
-    rows: NDArray[np.float64], norm_bound: float, domain: str
-) -> NDArray[np.float64]:
+def rows_in_domain(rows: Array, norm_bound: float, domain: str) -> Array:
     """float64 rows as a head takes them, by :func:`domain_factors`; ``rows`` if none changes."""
     factors = domain_factors(rows, norm_bound, domain)
     return rows if factors is None else rows * factors[:, None]
 
 
-def domain_factors(
-    rows: NDArray[np.float64], norm_bound: float, domain: str = "ball"
-) -> NDArray[np.float64] | None:
+def domain_factors(rows: Array, norm_bound: float, domain: str = "ball") -> Array | None:
     """Factors that bring float64 rows into the domain; None if nothing has to change.
 
     Zero rows stay zero. Raises FloatingPointError if a row is refused (:data:`REFUSED`).
