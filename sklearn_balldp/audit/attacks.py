@@ -189,8 +189,7 @@ def normalised(logs: Array) -> Array:
     total = logsumexp(logs, axis=-1, keepdims=True)
     if np.isneginf(total).any():
         raise ValueError("no candidate explains the parameters that are released without noise.")
-    shifted: Array = logs - total
-    return shifted
+    return logs - total
 
 
 def simulated(points: Array, truths: Positions, rng: np.random.Generator) -> Array:
@@ -200,8 +199,7 @@ def simulated(points: Array, truths: Positions, rng: np.random.Generator) -> Arr
     nothing.
     """
     noisy = points[truths] + rng.standard_normal((len(truths), points.shape[1]))
-    logs: Array = noisy @ points.T - 0.5 * np.vecdot(points, points)
-    return logs
+    return noisy @ points.T - 0.5 * np.vecdot(points, points)
 
 
 # -- one support of an audit ----------------------------------------------------------------------

@@ -339,5 +339,4 @@ def _largest(rows: Array, others: Array | None) -> tuple[float, int]:
 
 
 def _unit(rows: Array) -> Array:
-    unit: Array = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-300)
-    return unit
+    return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-300)

@@ -106,5 +106,4 @@ def scores_of_sums(problem: Problem, statistics: Any, parameters: Array) -> Arra
     # This stream is the same with every version of NumPy.
     draws = np.random.RandomState(0).standard_normal((records, k))
     classes = np.searchsorted(np.cumsum(weights)[:-1], (np.arange(records) + 0.5) / records)
-    drawn: Array = (means @ coef.T + offsets)[classes] + draws @ root
-    return drawn
+    return (means @ coef.T + offsets)[classes] + draws @ root

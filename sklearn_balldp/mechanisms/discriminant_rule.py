@@ -87,8 +87,7 @@ def spectrum_of_mean(values: Array, mean: float, floor: float) -> Array:
     # The first always, also where its shift is rounded to the value itself.
     last = np.flatnonzero(ordered > shifts)[-1:]
     shift = shifts[last[0] if len(last) else 0]
-    projected: Array = floor + np.maximum(values - floor - shift, 0.0)
-    return projected
+    return floor + np.maximum(values - floor - shift, 0.0)
 
 
 def _scores(

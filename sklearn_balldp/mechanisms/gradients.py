@@ -230,8 +230,7 @@ class Gradients:
         else:
             total = table.total(self._pass, weights, offsets)[0]
         total[..., : self._d] = self._turned(total[..., : self._d])
-        summed: Array = total.reshape(*total.shape[:-2], *thetas.shape)
-        return summed
+        return total.reshape(*total.shape[:-2], *thetas.shape)
 
     def _turned(self, weights: Any) -> Any:
         """Weights for moved rows from those for mapped ones, or gradients the other way."""

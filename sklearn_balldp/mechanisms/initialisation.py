@@ -83,5 +83,4 @@ def _of_the_others(values: Array) -> Array:
     sums = np.zeros((2, *values.shape))
     sums[0, 1:] = np.cumsum(values[:-1], axis=0)
     sums[1, :-1] = np.cumsum(values[:0:-1], axis=0)[::-1]
-    total: Array = sums[0] + sums[1]
-    return total
+    return sums[0] + sums[1]

@@ -129,8 +129,7 @@ class Query(Bound):
 
     def scales(self, problem: Problem) -> Array | float:
         """Noise scale of every value, or of all; 0 where it does not depend on records."""
-        scale: float = self.sigma
-        return scale
+        return self.sigma
 
     def standardised(
         self, problem: Problem, noisy: Array, values: Array

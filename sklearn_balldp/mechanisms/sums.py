@@ -429,5 +429,4 @@ def constant_of_counts(problem: Problem) -> float:
 def prototypes_of(statistics: Any, alpha: float) -> Array:
     """Ridge prototypes of noisy class sums: 2 S_c / (2 n_c + alpha n)."""
     shrink = 2.0 * likely_counts(statistics) + alpha * statistics.total
-    prototypes: Array = 2.0 * statistics.class_sums / shrink[:, None]
-    return prototypes
+    return 2.0 * statistics.class_sums / shrink[:, None]

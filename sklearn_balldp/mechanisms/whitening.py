@@ -83,8 +83,7 @@ class PublicMap:
     def _scaled(self, weights: Array, excess: Array) -> Array:
         if not self.shortens:
             return weights
-        scaled: Array = weights + ((weights @ self.directions) * excess) @ self.directions.T
-        return scaled
+        return weights + ((weights @ self.directions) * excess) @ self.directions.T
 
     def projections(self, moved: Array) -> Array | None:
         """Factors of moved float64 rows, so that A times them are in place; None for 1."""

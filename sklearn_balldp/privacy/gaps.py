@@ -427,8 +427,7 @@ class OneScore:
         above = score - self.error - self.offset * np.sin(angles)
         cosine = np.cos(angles) + np.where(above > 0.0, _COSINE_ERROR, -_COSINE_ERROR)
         parts = above / (self.slope * np.maximum(cosine, 0.0))
-        smallest: Array = np.fmax(parts, -self.geometry.norm_bound).min(axis=0)
-        return smallest
+        return np.fmax(parts, -self.geometry.norm_bound).min(axis=0)
 
     def _across(self, low: Array, high: Array) -> Array:
         """Largest part across the weights of a row whose part along them is between these."""
