@@ -176,17 +176,11 @@ def private_quantile(
     metric: str = "euclidean",
     random_state: RandomState = None,
 ) -> float:
-    r"""Largest class's quantile of same-label distances, by permute-and-flip.
+    """Largest class's quantile of same-label distances, by permute-and-flip.
 
-    The records of a class are paired at random. The pairing depends on labels alone, so a
-    substitution changes one distance. A candidate radius o on a public grid has score
-    :math:`-|\#\{d < o\} - q m|` for m pairs with distances d. Classes are disjoint, so the maximum
-    over classes costs no more epsilon than one class.
-
-    References
-    ----------
-    Smith (2011), "Privacy-preserving statistical estimation with optimal convergence rates" (the
-    scores); McKenna & Sheldon (2020) (the choice); the pairing is this package's.
+    Records are paired at random by labels alone, so a substitution changes one distance. Classes
+    are disjoint: the maximum over them costs no more epsilon than one. The scores of radii o, for m
+    pairs, are -|#{d < o} - q m| (Smith, 2011; "The private quantile" of the documentation).
     """
     X, y = np.asarray(X), np.asarray(y)
     generator = check_random_state(random_state)
@@ -220,15 +214,12 @@ def _shuffled(
 
 
 def permute_and_flip(scores: ArrayLike, epsilon: float, random_state: RandomState = None) -> int:
-    r"""Choose an index with a large score, by permute-and-flip: pure epsilon-DP.
+    """Choose an index with a large score, by permute-and-flip: pure epsilon-DP.
 
-    Candidates are visited in random order; one is accepted with probability
-    :math:`\exp(-\epsilon (\max score - score) / 2)`. The first accepted one is a uniform choice
-    among all that would be accepted, which is how it is drawn here.
-
-    One substitution must move each of the scores, which are whole, by at most one. Without
-    ``random_state`` the coins are exact, with operating-system entropy; otherwise NumPy draws bits:
-    reproducible, and therefore not private.
+    One substitution must move each of the scores, which are whole, by at most one. Candidate i
+    would be accepted with probability exp(-epsilon (max score - score) / 2); the choice is uniform
+    among all that would be. Without ``random_state`` the coins are exact, with operating-system
+    entropy.
 
     References
     ----------

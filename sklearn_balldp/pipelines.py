@@ -187,8 +187,7 @@ def parts_of(model: Any) -> ModelParts:
 def heads_of(model: Any) -> tuple[list[Any], list[str]]:
     """Fitted Ball-DP heads that a model's predictions are made of; and what else they take.
 
-    The second is a list of sentences. Looked through are pipelines, votes, fixed thresholds,
-    auditors, and classifiers of two classes each, known by their class.
+    Looked through are pipelines, votes, thresholds, auditors and the like, known by their class.
     """
     others: list[str] = []
     while True:

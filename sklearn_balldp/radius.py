@@ -324,10 +324,10 @@ def scaled_rows(rows: NDArray[np.floating], norm_bound: float) -> NDArray[np.flo
 def rows_to_read(
     policy: RadiusPolicy, X: NDArray[np.floating] | Rows, y: NDArray[Any]
 ) -> tuple[NDArray[np.floating], NDArray[Any]]:
-    """The private rows that a policy reads, and their labels.
+    """The private rows that a policy reads, and their labels: of large classes evenly spaced ones.
 
-    Of a large class it reads evenly spaced rows, whose positions depend on labels alone, so that a
-    substitution still changes one row. The largest distance of more rows than are read is refused.
+    Positions depend on labels alone, so a substitution still changes one row. The largest distance
+    of more rows than are read is refused.
     """
     if len(y) <= MAX_ROWS_READ:
         return (X[:] if isinstance(X, Rows) else X), y

@@ -49,8 +49,7 @@ _VALUES = 2**22
 class Candidates:
     """Noiseless answers with each candidate in the place of some records, beside the ``others``.
 
-    ``rows`` (n_candidates, n_changed, n_features) and ``codes`` may stand there, of these
-    ``weights``.
+    Of the shape (n_candidates, n_changed, n_features) are ``rows``; ``weights`` are of the places.
     """
 
     def __init__(
@@ -195,8 +194,7 @@ def normalised(logs: Array) -> Array:
 def simulated(points: Array, truths: Positions, rng: np.random.Generator) -> Array:
     """Log-likelihoods of all candidates, in trials that hide those at ``truths``.
 
-    ``points`` are their values in their span, in units of the noise: what lies outside tells
-    nothing.
+    ``points`` are their values in coordinates of their span, in units of the noise.
     """
     noisy = points[truths] + rng.standard_normal((len(truths), points.shape[1]))
     return noisy @ points.T - 0.5 * np.vecdot(points, points)

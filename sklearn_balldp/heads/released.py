@@ -47,8 +47,7 @@ class Settings:
 class Released:
     """What a fit leaves: public, frozen, and all that predictions and checks need.
 
-    Audits and checks drive the ``mechanism`` again; its ``values`` follow from ``answers``, every
-    noisy answer in order, which are empty where they were not kept.
+    The ``values`` follow from ``answers``, every noisy one in order; empty if they were not kept.
     """
 
     release: Release

@@ -37,10 +37,9 @@ def factor_of(
     products: Sequence[float],
     noise: float,
 ) -> float:
-    """The factor of a descent's scores, of released values alone.
+    """The factor of a descent's scores, for rows as they come, of released values alone.
 
-    ``parameters`` are for rows as they come; ``products`` are those of the last gradients with
-    where they were taken, each with noise of this standard deviation.
+    ``products`` are those of the last gradients with where they were taken, each with ``noise``.
     """
     scores = scores_of_sums(problem, statistics, parameters)
     return factor(scores, clip, float(np.mean(products)), noise / math.sqrt(len(products)))

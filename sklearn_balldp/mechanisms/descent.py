@@ -434,12 +434,10 @@ def _for_original_rows(
 
 
 def default_learning_rate(problem: Problem, bound: DescentBound, aim: float) -> float:
-    """Step size from public numbers.
+    """Step size from public numbers: the noise in one parameter then has scale ``aim`` / B.
 
-    The noise that the steps add to one parameter, if nothing pulls it back, has standard deviation
-    ``aim`` / B. Without clipping the curvature limits the step size, to half of what makes
-    heavy-ball steps diverge, on every dataset; so it does for a single step, which no other would
-    mend.
+    Without clipping, and for a single step, the curvature limits it, to half of what makes
+    heavy-ball steps diverge.
     """
     norm_bound, radius, rates = problem.norm_bound, problem.euclidean_radius, []
     if bound.clip is None or bound.n_steps == 1:

@@ -114,11 +114,9 @@ class PublicMap:
 
 
 def whitening_map(statistics: Any, least_reach: float) -> PublicMap:
-    """The map that released sums tell.
+    """The map that released sums tell: it moves rows by the noisy mean, less what its noise adds.
 
-    Rows are moved by the noisy mean, shrunk by what its noise adds to its square. At least
-    ``least_reach`` times B is kept of their norm, as what is stated at other radii counts with
-    that.
+    At least ``least_reach`` times B is kept of their norm, as other radii count with that.
     """
     norm_bound = statistics.norm_bound
     mean = statistics.class_sums.sum(axis=0) / statistics.total

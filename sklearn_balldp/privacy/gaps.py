@@ -522,12 +522,11 @@ def _softmax_gap(geometry: RowGeometry, bound: float, n_classes: int) -> float:
 def _softmax_gap_by_odds(
     geometry: RowGeometry, bound: float, n_classes: int, enough: float
 ) -> float:
-    r"""Search over the log-odds v = m + s, v' = m - s against the label, with s >= 0.
+    """Search over the log-odds v = m + s, v' = m - s against the label, with s >= 0.
 
-    The residuals are q (-1, w) and q' (-1, w'), with q = expit(v), and w the shares of the others.
-    The lemma bounds e = |w - w'| by s and |w| by v. For fixed residuals the squared gap is linear
-    in the squared norms of the rows, so that both are B, or one is as short as it can be. It is a
-    quadratic form in |w| and |w'|, so that its maximum is at a corner of their hexagon.
+    Residuals are q (-1, w) and q' (-1, w'), q = expit(v), w the shares of the others. For fixed
+    ones both rows have norm B, or one is as short as it can be; shares are at a corner of their
+    hexagon.
     """
     rest, reach, move = n_classes - 1.0, bound * geometry.augmented, bound * geometry.radius
     square, radius = geometry.augmented**2, geometry.radius

@@ -165,9 +165,7 @@ def epsilon_from_mu(mu: float, delta: float) -> float:
 
 
 def mu_from_pure(epsilon: float) -> float:
-    r"""Smallest mu whose Gaussian profile covers a pure epsilon-private release; ``inf`` above 700.
-
-    It is :math:`2 \Phi^{-1}(e^\epsilon / (1 + e^\epsilon))` (Dong, Roth & Su, 2022), rounded up.
+    """Smallest mu, rounded up, whose profile covers a pure epsilon-private release (inf above 700).
 
     >>> round(mu_from_pure(0.5), 3)
     0.624

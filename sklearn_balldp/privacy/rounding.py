@@ -33,11 +33,7 @@ def additions(n_rows: int, n_features: int) -> float:
 
 
 def block_additions(n_rows: int, n_features: int) -> float:
-    """Most additions that the sum of a block passes through: the T of "Noise on gradients".
-
-    Long rows have shorter blocks, of which there are more: with their rows they stay below
-    :func:`additions`.
-    """
+    """Most additions that the sum of a block passes through; long rows have shorter blocks."""
     # A record that is not checked yet may state a negative number.
     n_rows = max(n_rows, 0)
     longest = min(n_rows, max(SHARD_ROWS, SHARD_VALUES / n_features) + MORE_ROWS)
@@ -118,11 +114,7 @@ def sums_rounding(
 def gradient_rounding(
     loss: Loss, *, n_samples: int, n_features: int, norm: float, row_norm: float
 ) -> float:
-    """Bound on the rounding error of a computed gradient of the objective, from public numbers.
-
-    Scores, whose error residuals pass on; sums of terms; and projection factors. Columns of scores
-    add in quadrature.
-    """
+    """Bound on the rounding error of a computed gradient of the objective, from public numbers."""
     scores = (n_features + 3.0) * norm * row_norm * loss.curvature
     # A row's projection factor errs like a sum of n_features squares; its weight is a factor too.
     terms = additions(n_samples, n_features) + n_features + loss.n_scores + 18.0
