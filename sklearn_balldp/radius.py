@@ -384,20 +384,12 @@ def checked_edits(
     return first, second
 
 
-def known_radius(
-    radius: Any,
-    *,
-    metric: str,
-    norm_bound: float,
-    labels: str,
-    domain: str = "ball",
-    accountant: PrivacyAccountant | None = None,
-) -> ChosenRadius | None:
+def known_radius(head: Any) -> ChosenRadius | None:
     """What the ``radius`` of a head says; None where a policy has yet to choose it from rows."""
-    frozen = isinstance(radius, FrozenEstimator)
+    radius, frozen = head.radius, isinstance(head.radius, FrozenEstimator)
     policy = radius.estimator if frozen else radius
     if not isinstance(policy, RadiusPolicy):
-        return ChosenRadius(radius if radius is None else float(radius), metric)
+        return ChosenRadius(radius if radius is None else float(radius), head.metric)
     if frozen:
         check_is_fitted(policy)
     else:
@@ -405,27 +397,27 @@ def known_radius(
     # The fitted choice counts, even if the parameters were changed after the fit.
     source = policy.choice_.source if frozen else policy.source
     # If labels are private, the pairing of records and the set of classes are private too.
-    if source not in PUBLIC_SOURCES and labels == "protected":
+    if source not in PUBLIC_SOURCES and head.protect_labels:
         raise ValueError(
             f"radius: source={source!r} reads public labels, which protect_labels=True keeps "
             "private; use source='reference' or 'edits', or a number."
         )
     if frozen:
         choice = policy.choice_
-        for name, value in (("metric", metric), ("norm_bound", norm_bound)):
+        for name, value in (("metric", head.metric), ("norm_bound", float(head.norm_bound))):
             if getattr(choice, name) != value:
                 raise ValueError(
                     f"radius: the frozen policy was fitted with {name}={getattr(choice, name)!r}, "
                     f"the head has {name}={value!r}; fit it with the head's."
                 )
-        if source in PUBLIC_SOURCES and domain == "sphere" and not choice.on_sphere:
+        if source in PUBLIC_SOURCES and head.domain == "sphere" and not choice.on_sphere:
             raise ValueError(
                 "radius: the frozen policy measured public rows that domain='sphere' would scale; "
                 "normalise the rows before its fit, or pass the policy itself, with X_public and "
                 "y_public."
             )
         return choice
-    if policy.accountant not in (None, accountant):
+    if policy.accountant not in (None, head.accountant):
         raise ValueError(
             "radius: the policy has another accountant than the head, so that neither would count "
             "all; pass one to both (accountant.attach(head)), or leave out the policy's."

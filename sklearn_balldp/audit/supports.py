@@ -82,28 +82,6 @@ def candidate_distances(support: Support, metric: str) -> Rows:
     return gaps
 
 
-def candidates_in_ball(
-    rows: Rows,
-    codes: Codes,
-    anchor: Rows,
-    code: int,
-    radius: float,
-    n_candidates: int,
-    metric: str = "euclidean",
-) -> tuple[NDArray[np.intp], Rows, float]:
-    """Positions of rows that may stand in for an anchor, their distances, the radius needed."""
-    distance = distances(rows, anchor[None], metric)[:, 0]
-    same = codes == code
-    # The anchor's row is no candidate; under another label it is another record.
-    other = ~same | (distance > _SAME * max(radius, float(np.linalg.norm(anchor))))
-    positions, distance, same = np.flatnonzero(other), distance[other], same[other]
-    reach = np.where(same, distance, 0.0)
-    near = reach <= radius
-    last = n_candidates - 1
-    needed = float(np.partition(reach, last)[last]) if len(reach) > last else np.inf
-    return positions[near], distance[near], needed
-
-
 def duplicates(rows: NDArray[np.floating], codes: Codes) -> NDArray[np.bool_]:
     """Which records repeat an earlier one of their class, up to the rounding of a projection."""
     repeated = np.zeros(len(rows), dtype=bool)
@@ -187,10 +165,13 @@ def draw_supports(
         # A row more for each earlier record that may have taken one: see below.
         more = i if any_label else int((codes[places[:i]] == code).sum())
         positions, rows = pool.candidate_rows(None if any_label else code)
-        near, distance, needed = candidates_in_ball(
-            rows, pool.codes[positions], row, code, radius, n_candidates + more, metric
-        )
-        return positions[near], rows[near], distance, needed, more
+        distance, same = distances(rows, row[None], metric)[:, 0], pool.codes[positions] == code
+        # The anchor's row is no candidate; under another label, at any distance, it is one.
+        other = ~same | (distance > _SAME * max(radius, float(np.linalg.norm(row))))
+        reach = np.where(same, distance, 0.0)[other]
+        near, last = np.flatnonzero(other)[reach <= radius], n_candidates + more - 1
+        needed = float(np.partition(reach, last)[last]) if len(reach) > last else np.inf
+        return positions[near], rows[near], distance[near], needed, more
 
     for anchor in random_state.permutation(anchors)[: _TRIED_ANCHORS * n_supports].tolist():
         if len(supports) == n_supports:

@@ -315,7 +315,7 @@ class BaseBallDPClassifier(Head, ClassifierMixin, BaseEstimator, metaclass=ABCMe
             labels = self._encode(targets)
             self.classes_, codes, _ = labels
             weights = self._weights(len(rows), labels, groups)
-            radius = self._known_radius()
+            radius = known_radius(self)
             if radius is None:
                 pair = rows, targets
                 if self._policy.source in PUBLIC_SOURCES:
@@ -371,7 +371,7 @@ class BaseBallDPClassifier(Head, ClassifierMixin, BaseEstimator, metaclass=ABCMe
         shape = int(n_samples), int(n_features)
         labels = self._planned_labels(shape[0], class_counts, y, groups)
         weights = self._weights(shape[0], labels, groups)
-        radius = self._known_radius()
+        radius = known_radius(self)
         if radius is None:
             raise ValueError(
                 "radius: this policy chooses from rows, and a plan has none; pass a number, or a "
@@ -449,17 +449,6 @@ class BaseBallDPClassifier(Head, ClassifierMixin, BaseEstimator, metaclass=ABCMe
             )
         warn_of_large_delta(self.delta, weights.sums_weights)
         return weights
-
-    def _known_radius(self) -> ChosenRadius | None:
-        """The radius; None where a policy has yet to choose it from rows."""
-        return known_radius(
-            self.radius,
-            metric=self.metric,
-            norm_bound=float(self.norm_bound),
-            labels="protected" if self.protect_labels else "public",
-            domain=self.domain,
-            accountant=self.accountant,
-        )
 
     def _public_numbers(
         self,
@@ -656,16 +645,7 @@ class BaseBallDPClassifier(Head, ClassifierMixin, BaseEstimator, metaclass=ABCMe
         """
         check_is_fitted(self)
         check_flag("project", project)
-        coef, intercept = self._linear_rule()
-        return plain_model(
-            coef,
-            intercept,
-            self.classes_,
-            norm_bound=self.release_.norm_bound if project else None,
-            domain=self.release_.domain,
-            probabilities=hasattr(self, "predict_proba"),
-            names=getattr(self, "feature_names_in_", None),
-        )
+        return plain_model(self, project)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
