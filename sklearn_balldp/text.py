@@ -12,16 +12,12 @@ UP, DOWN = ROUND_CEILING, ROUND_FLOOR
 _BLANKS = "\u115f\u1160\u2800\u3164\uffa0"
 _INVISIBLE = ("Mn", "Me", "Cf")
 # Blanks, control codes and marks without width: invisible at the ends of a name.
-_EMPTY = "".join(
-    map(
-        chr,
-        (
-            *(*range(0x21), *range(0x7F, 0xA1), 0xAD, 0x61C, 0x115F, 0x1160, 0x1680, 0x180E),
-            *(*range(0x2000, 0x2010), *range(0x2028, 0x2030), *range(0x205F, 0x2070)),
-            *(0x2800, 0x3000, 0x3164, 0xFEFF, 0xFFA0),
-        ),
-    )
+_CODES = (
+    *(*range(0x21), *range(0x7F, 0xA1), 0xAD, 0x61C, 0x115F, 0x1160, 0x1680, 0x180E),
+    *(*range(0x2000, 0x2010), *range(0x2028, 0x2030), *range(0x205F, 0x2070)),
+    *(0x2800, 0x3000, 0x3164, 0xFEFF, 0xFFA0),
 )
+_EMPTY = "".join(map(chr, _CODES))
 # A whole number as tables write it where a cell is missing.
 _WHOLE = re.compile(r"-?(0|[1-9][0-9]*)\.0")
 # A number as a table writes it: an exponent has a sign, so that the code 12e4 stays one.
