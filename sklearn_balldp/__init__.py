@@ -6,34 +6,19 @@ from typing import TYPE_CHECKING, Any
 from ._version import __version__
 
 if TYPE_CHECKING:
-    from .accounting import PrivacyAccountant, compose_releases
-    from .audit import PrivacyUtilityDisplay, ReconstructionAuditor, ReconstructionDisplay
-    from .heads import (
-        BallDPLinearDiscriminant,
-        BallDPLogisticRegression,
-        BallDPRidgePrototype,
-        BallDPSquaredHingeSVC,
-    )
-    from .mechanisms import GradientPerturbation, OutputPerturbation
-    from .publish import verify
-    from .radius import RadiusPolicy
-
-__all__ = [
-    "BallDPLinearDiscriminant",
-    "BallDPLogisticRegression",
-    "BallDPRidgePrototype",
-    "BallDPSquaredHingeSVC",
-    "GradientPerturbation",
-    "OutputPerturbation",
-    "PrivacyAccountant",
-    "PrivacyUtilityDisplay",
-    "RadiusPolicy",
-    "ReconstructionAuditor",
-    "ReconstructionDisplay",
-    "__version__",
-    "compose_releases",
-    "verify",
-]
+    from .accounting import PrivacyAccountant as PrivacyAccountant
+    from .accounting import compose_releases as compose_releases
+    from .audit import PrivacyUtilityDisplay as PrivacyUtilityDisplay
+    from .audit import ReconstructionAuditor as ReconstructionAuditor
+    from .audit import ReconstructionDisplay as ReconstructionDisplay
+    from .heads import BallDPLinearDiscriminant as BallDPLinearDiscriminant
+    from .heads import BallDPLogisticRegression as BallDPLogisticRegression
+    from .heads import BallDPRidgePrototype as BallDPRidgePrototype
+    from .heads import BallDPSquaredHingeSVC as BallDPSquaredHingeSVC
+    from .mechanisms import GradientPerturbation as GradientPerturbation
+    from .mechanisms import OutputPerturbation as OutputPerturbation
+    from .publish import verify as verify
+    from .radius import RadiusPolicy as RadiusPolicy
 
 #: Names by the module that holds them. It is imported when a name is first asked for: scikit-learn
 #: alone takes two seconds, and the help of a command needs none of it.
@@ -55,6 +40,7 @@ _HELD = {
     "radius": ("RadiusPolicy",),
     "rows": (),
 }
+__all__ = ["__version__", *sorted(name for names in _HELD.values() for name in names)]
 
 
 def __getattr__(name: str) -> Any:

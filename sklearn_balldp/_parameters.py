@@ -1,8 +1,6 @@
 """Ranges of parameters, and checks of them, whose errors name the value and the remedy.
 
-A range is written once. It is the type of a record's field, which reading checks, and what
-:func:`check_number` compares a caller's parameter with. All but :data:`NonNegative` have upper
-limits, so that infinity is no number of a record.
+A range is the type of a record's field, and what :func:`check_number` compares a parameter with.
 """
 
 import math
@@ -92,10 +90,7 @@ def in_range(value: Any, kind: Any) -> bool:
 
 
 def check_number(name: str, value: Any, kind: Any, otherwise: str = "") -> None:
-    """Raise a ValueError unless ``value`` is a number in the range of a type.
-
-    ``otherwise`` is text for the message that names the other values which the caller accepts.
-    """
+    """Raise a ValueError unless ``value`` is in the range of a type, or ``otherwise``."""
     if not in_range(value, kind):
         limits = get_args(kind)[1]
         ends = {"at least": limits.ge, "above": limits.gt, "at most": limits.le, "below": limits.lt}
@@ -128,11 +123,7 @@ def check_flag(name: str, value: Any) -> None:
 
 
 def checked_priors(priors: Any, n_classes: int, class_sizes: Any) -> Any:
-    """Class probabilities; a ValueError if they do not match the classes.
-
-    Some class with records must have positive probability. ``class_sizes`` are the public counts
-    or total weights of the classes, or None.
-    """
+    """Class probabilities; a ValueError if they do not go with classes or their sizes."""
     if priors is None or (isinstance(priors, str) and priors == "uniform"):
         return priors
     check_no_mask("priors", priors)

@@ -17,10 +17,7 @@ from .rows import REFUSED, Rows, check_sizes, in_memory
 
 
 def caller_level() -> int:
-    """``stacklevel`` that makes a warning point to the code which called this package.
-
-    Searches and pipelines call it too: the code that called those is meant.
-    """
+    """``stacklevel`` of a warning for the code that called this package, or a search."""
     level, frame = 1, sys._getframe(1)
     between = {__name__.split(".")[0], "sklearn", "joblib"}
     while frame.f_back and frame.f_globals.get("__name__", "").split(".")[0] in between:
@@ -58,17 +55,11 @@ _REMEDIES = {
 
 
 def validated(
-    estimator: Any,
-    X: Any,
-    y: Any = "no_validation",
-    *,
-    reset: bool = True,
-    whole: bool = False,
+    estimator: Any, X: Any, y: Any = "no_validation", *, reset: bool = True, whole: bool = False
 ) -> Any:
     """Rows (and labels) by scikit-learn's ``validate_data``; no error quotes a cell.
 
-    The pass that computes norms checks sizes. Rows in a file
-    stay there, unless the ``whole`` of them shall be in memory.
+    Rows in a file stay there, unless the ``whole`` of them shall be in memory.
     """
     _check_kind(X)
     y = complete_labels(y)
@@ -100,10 +91,7 @@ def validated(
 
 
 def _check_kind(X: Any) -> None:
-    """Raise an error for rows of a kind that no pass takes.
-
-    It is a TypeError for stores, which would be read into memory silently, else a ValueError.
-    """
+    """Raise an error for rows of a kind that no pass takes; a TypeError for stores."""
     module = type(X).__module__.split(".")[0]
     remedy = {
         "zarr": "pass sklearn_balldp.rows.from_zarr(PATH)",
@@ -148,10 +136,7 @@ def complete_labels(y: Any) -> Any:
 
 
 def check_complete(name: str, values: Any, remedy: str) -> None:
-    """Raise a ValueError if a label or an owner is missing, in the spelling of any library.
-
-    A missing value (None, NaN, NaT, NA, or under a mask) would become a class, or an owner.
-    """
+    """Raise a ValueError if a label or an owner is missing, or under a mask."""
     check_no_mask(name, values)
     if _some_missing(values):
         raise ValueError(f"{name} holds missing values; {remedy}.")

@@ -41,11 +41,7 @@ _SMALLEST_RADIUS = 1e-140
 
 
 def full_radius_in(metric: str, norm_bound: float, n_features: int) -> float:
-    """Smallest radius in ``metric`` that covers every substitution of rows in the ball.
-
-    It keeps labels and class counts public; it is standard (bounded) differential privacy only
-    where labels are protected as well.
-    """
+    """Smallest radius in ``metric`` that covers every substitution of rows in the ball."""
     return METRICS[metric].per_euclidean_unit(n_features) * 2.0 * norm_bound
 
 
@@ -86,9 +82,6 @@ class RowGeometry:
 
     @property
     def squared_norm_drop(self) -> float:
-        """B^2 - ((B - r)+)^2: how much smaller the squared norm of an adjacent row can be.
-
-        The code computes it in a form that does not cancel.
-        """
+        """B^2 - ((B - r)+)^2, without cancelling: how far the squared norm may drop."""
         r, b = self.radius, self.norm_bound
         return r * (2.0 * b - r) if r < b else b * b

@@ -10,6 +10,7 @@ from scipy.spatial.distance import cdist, pdist
 
 from ._parameters import Share, check_number, check_option
 from .adjacency import METRICS, full_radius_in
+from .losses import Array
 from .privacy.exact_normal import Entropy
 from .privacy.noise import RandomState, check_random_state
 
@@ -23,9 +24,7 @@ GRID_SIZE = 4096
 DIAMETER_BLOCK = 2**22
 
 
-def row_distances(
-    before: NDArray[np.floating], after: NDArray[np.floating], metric: str
-) -> NDArray[np.float64]:
+def row_distances(before: NDArray[np.floating], after: NDArray[np.floating], metric: str) -> Array:
     """Distance of every row from its partner, computed in blocks in double precision."""
     distances = np.empty(len(before))
     for start in range(0, len(before), 4096):
@@ -35,9 +34,7 @@ def row_distances(
     return distances
 
 
-def _class_distances(
-    rows: NDArray[np.floating], metric: str, rng: np.random.Generator
-) -> NDArray[np.float64]:
+def _class_distances(rows: NDArray[np.floating], metric: str, rng: np.random.Generator) -> Array:
     """Distances of all pairs of a small class, of sampled pairs of a large one."""
     if math.comb(len(rows), 2) <= ALL_PAIRS:
         return pdist(rows.astype(np.float64), METRICS[metric].scipy_name)
@@ -94,18 +91,14 @@ def same_label_quantile(
     metric : {"euclidean", "manhattan", "chebyshev"}, default="euclidean"
         How distances between rows are measured.
     random_state : int, Generator or None, default=0
-        Draws the pairs of classes that have more than 250000; the default draws the same ones
-        every time.
+        Draws the pairs of classes that have more than 250000; the default draws the same ones every
+        time.
 
     Returns
     -------
     float
-        The radius; classes of one row are left out.
-
-    Raises
-    ------
-    ValueError
-        If a parameter is invalid, or no class has two rows.
+        The radius; classes of one row are left out. A ValueError if a parameter is invalid, or no
+        class has two rows.
     """
     check_option("metric", metric, METRICS)
     check_number("quantile", quantile, Share)
@@ -137,11 +130,9 @@ def edit_quantile(
 ) -> tuple[float, float, float | None]:
     """Smallest distance of a pair within which lies a share of the edits, and what it covers.
 
-    Row i of ``X_before`` and of ``X_after`` is a public record before and after an edit, and
-    ``record`` its number: equal rows do not tell records apart, since encoders round the same text
-    in another batch in another way. The share is at least ``quantile``: of all pairs, or of the
-    records all of whose pairs lie within. Returns the distance, and both shares; the second is None
-    without numbers.
+    The share, at least ``quantile``, is of all pairs, or of the records all of whose pairs lie
+    within. ``record`` is the number of each: encoders round equal texts in another batch in another
+    way. Returns the distance, and both shares; the second is None without numbers.
     """
     before = np.asarray(X_before)
     covered = distances = row_distances(before, np.asarray(X_after), metric)
@@ -185,17 +176,11 @@ def private_quantile(
     metric: str = "euclidean",
     random_state: RandomState = None,
 ) -> float:
-    r"""Largest class's quantile of same-label distances, by permute-and-flip.
+    """Largest class's quantile of same-label distances, by permute-and-flip.
 
-    The records of a class are paired at random. The pairing depends on labels alone, so a
-    substitution changes one distance. A candidate radius o on a public grid has score
-    :math:`-|\#\{d < o\} - q m|` for m pairs with distances d. Classes are disjoint, so the maximum
-    over classes costs no more epsilon than one class.
-
-    References
-    ----------
-    Smith (2011), "Privacy-preserving statistical estimation with optimal convergence rates" (the
-    scores); McKenna & Sheldon (2020) (the choice); the pairing is this package's.
+    Records are paired at random by labels alone, so a substitution changes one distance. Classes
+    are disjoint: the maximum over them costs no more epsilon than one. The scores of radii o, for m
+    pairs, are -|#{d < o} - q m| (Smith, 2011; "The private quantile" of the documentation).
     """
     X, y = np.asarray(X), np.asarray(y)
     generator = check_random_state(random_state)
@@ -229,15 +214,12 @@ def _shuffled(
 
 
 def permute_and_flip(scores: ArrayLike, epsilon: float, random_state: RandomState = None) -> int:
-    r"""Choose an index with a large score, by permute-and-flip: pure epsilon-DP.
+    """Choose an index with a large score, by permute-and-flip: pure epsilon-DP.
 
-    Candidates are visited in random order; one is accepted with probability
-    :math:`\exp(-\epsilon (\max score - score) / 2)`. The first accepted one is a uniform choice
-    among all that would be accepted, which is how it is drawn here.
-
-    One substitution must move each of the scores, which are whole, by at most one. Without
-    ``random_state`` the coins are exact, with operating-system entropy; otherwise NumPy draws bits:
-    reproducible, and therefore not private.
+    One substitution must move each of the scores, which are whole, by at most one. Candidate i
+    would be accepted with probability exp(-epsilon (max score - score) / 2); the choice is uniform
+    among all that would be. Without ``random_state`` the coins are exact, with operating-system
+    entropy.
 
     References
     ----------
@@ -267,10 +249,7 @@ def permute_and_flip(scores: ArrayLike, epsilon: float, random_state: RandomStat
 
 
 def _coin_of_exponential(rate: Fraction, bits: Entropy) -> bool:
-    """True with probability exp(-rate), for a rate in [0, 1].
-
-    Trial j succeeds with probability rate / j; the first to fail has an odd number.
-    """
+    """True with probability exp(-rate), for a rate in [0, 1]: the first to fail is odd."""
     trial = 1
     while _below(rate.denominator * trial, bits) < rate.numerator:
         trial += 1

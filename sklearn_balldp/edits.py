@@ -1,9 +1,7 @@
 """Edits of texts, to give a radius a meaning: "another name, number or date in the text".
 
-A radius is a distance between embeddings, which is hard to justify as such. A list of changes that
-a model must hide is easier to justify. :func:`edit_pairs` makes such changes in public texts, an
-encoder maps both versions to rows, and ``RadiusPolicy(source="edits")`` takes the distance that
-covers a share of them.
+An encoder maps both versions to rows, and ``RadiusPolicy(source="edits")`` takes the distance that
+covers a share of them: a list of changes is easier to justify than a distance.
 """
 
 import json
@@ -101,12 +99,8 @@ def edit_pairs(
     -------
     EditPairs
         ``before``, ``after``, ``kind`` and ``record``: encode the first two, and fit the policy on
-        the rows and on ``record``.
-
-    Raises
-    ------
-    ValueError
-        If a parameter is invalid, or no text holds anything to edit.
+        the rows and on ``record``. A ValueError if a parameter is invalid, or no text holds
+        anything to edit.
 
     Examples
     --------

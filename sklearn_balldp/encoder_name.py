@@ -1,7 +1,6 @@
 """Names of encoders in records: which of two mean the same embedding.
 
-A name of local weights reads ``NAME sha256:DIGEST``, with settings behind it. Anybody may give a
-folder another name, so that the digest and the settings alone are compared.
+A name reads ``NAME sha256:DIGEST``, with settings: the last two alone are compared.
 """
 
 import re
@@ -24,11 +23,7 @@ def name_of_weights(path: str, digest: str) -> str:
 
 
 def public_name(path: str) -> str:
-    """Name of a folder or file of weights, without its place.
-
-    It is the hub's name in a cache of the hub, else the title of the weights' own card, else the
-    name of the folder.
-    """
+    """Name of a folder or file of weights, without its place: the hub's, a card's, or its own."""
     path = path.replace("\\", "/").rstrip("/")
     hub = _HUB_FOLDER.search(path)
     name = "/".join(hub.groups()) if hub else _title(Path(path)) or path.split("/")[-1]

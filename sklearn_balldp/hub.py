@@ -26,10 +26,7 @@ def hub_name(name: str) -> tuple[str, str | None] | None:
 def from_hub(
     name: str, revision: str | None, files: Sequence[str], *, download: bool = True
 ) -> Path:
-    """Folder of these files of a repository of the hub, or else of its cache.
-
-    The hub is asked once, for a few seconds. A ValueError if neither has them.
-    """
+    """Folder of these files of the hub, or else of its cache; a ValueError if of neither."""
     try:
         from huggingface_hub import HfApi, snapshot_download
     except ImportError:

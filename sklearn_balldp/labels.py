@@ -12,10 +12,7 @@ _TYPES = re.compile(r"text|bool|u?int(8|16|32|64)|float(16|32|64)|datetime64\[[a
 
 
 def plain(labels: Any) -> Any:
-    """Labels as NumPy computes with them, by the same numbers and words.
-
-    Whole numbers and truth values of a nullable type would become floats, which merge large ones.
-    """
+    """Labels as NumPy computes with them; nullable whole numbers would become floats."""
     of_frame = getattr(labels, "ndim", 0) == 2 and hasattr(labels, "iloc") and labels.shape[1] == 1
     dtype = labels.dtypes.iloc[0] if of_frame else getattr(labels, "dtype", None)
     kind = getattr(dtype, "kind", "")
@@ -56,10 +53,7 @@ def from_json(described: Any) -> NDArray[Any]:
 
 
 def fault_of(labels: NDArray[Any]) -> str | None:
-    """Why no file of a model holds these classes, as it reads on behind "labels"; None if one does.
-
-    Of what a file holds the same labels are read again, in the same order.
-    """
+    """Why no file holds these classes in this order, behind "labels"; None if one does."""
     if labels.ndim != 1 or type_of(labels) is None:
         first = labels.flat[0] if labels.dtype == object and labels.size else labels.dtype
         kind = first.name if isinstance(first, np.dtype) else type(first).__name__

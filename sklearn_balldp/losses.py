@@ -1,9 +1,7 @@
-r"""Losses of linear scores: values, derivatives, and every constant that a proof takes from them.
+"""Losses of linear scores: values, derivatives, and every constant that a proof takes from them.
 
-A loss maps the scores of a record to its value, its residual (the derivative with respect to the
-scores) and its curvature. It does not see the rows. A loss has ``n_scores`` columns of scores.
-One-versus-rest losses stack ``n_stacked`` independent problems of one column each; for all other
-losses ``n_stacked`` is 1. The constants hold for one problem.
+A loss sees no rows. One-versus-rest losses stack ``n_stacked`` independent problems of one column
+of scores each, and the constants hold for one; for all others ``n_stacked`` is 1.
 """
 
 import math
@@ -43,8 +41,7 @@ class Loss(ABC):
     versine: float
     #: Largest mean of -<residual, scores>, which is alpha |theta|^2 at a minimiser theta.
     norm_constant: float
-    #: Loss of every record when all scores are zero.
-    value_at_zero: float
+    value_at_zero: float  # loss of every record when all scores are zero
 
     def __init__(self, n_classes: int) -> None:
         self.n_classes = n_classes

@@ -1,8 +1,6 @@
 """The parts of a model: its head, the steps before it, and which of them look beyond one row.
 
-What a head promises, and a private score, hold of steps that map each row by itself: one record
-then moves one row. That a step learns nothing is not enough, as it may still compare rows. So steps
-are known by their class, or are not.
+A step that learns nothing may still compare rows. So steps are known by their class, or are not.
 """
 
 import contextlib
@@ -11,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import joblib
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
@@ -35,13 +34,8 @@ ROW_WISE_ONCE_FITTED: Classes = {
     "sklearn.feature_selection": ("SelectKBest", "SelectPercentile", "VarianceThreshold"),
     "sklearn.impute": ("SimpleImputer",),
     "sklearn.preprocessing": (
-        "KBinsDiscretizer",
-        "MaxAbsScaler",
-        "MinMaxScaler",
-        "OneHotEncoder",
-        "OrdinalEncoder",
-        "RobustScaler",
-        "StandardScaler",
+        *("KBinsDiscretizer", "MaxAbsScaler", "MinMaxScaler", "OneHotEncoder", "OrdinalEncoder"),
+        *("RobustScaler", "StandardScaler"),
     ),
 }
 # These fit nothing beside the models in ``estimators_``, by which each row is predicted.
@@ -51,10 +45,7 @@ _OF_SEVERAL: Classes = {
 }
 _SEARCHES: Classes = {
     "sklearn.model_selection": (
-        "GridSearchCV",
-        "HalvingGridSearchCV",
-        "HalvingRandomSearchCV",
-        "RandomizedSearchCV",
+        *("GridSearchCV", "HalvingGridSearchCV", "HalvingRandomSearchCV", "RandomizedSearchCV"),
     ),
 }
 # This predicts by the model in ``estimator_`` and a threshold that was declared.
@@ -64,11 +55,18 @@ _LEARNS = "learns from the rows"
 _UNKNOWN = "is not known to map each row by itself"
 
 
-class Head:
+class ByContent:
+    """An estimator that Dask tells from others by all of it: several fits may share parameters."""
+
+    def __dask_tokenize__(self) -> str:
+        return str(joblib.hash(self))
+
+
+class Head(ByContent):
     """What the heads of this package derive from: rooms below theirs know them by it."""
 
 
-class HoldsModel:
+class HoldsModel(ByContent):
     """An estimator of this package that predicts by the model in ``estimator_`` alone."""
 
 
@@ -145,18 +143,9 @@ class DenseRows(OneToOneFeatureMixin, Stateless):
 
 @dataclass(frozen=True)
 class ModelParts:
-    """A model taken apart.
+    """A model taken apart: its ``head``, named ``steps`` before it, and whether it is ``frozen``.
 
-    Attributes
-    ----------
-    head : estimator
-        The last estimator: the Ball-DP head, if the model has one.
-    steps : tuple of (str, estimator)
-        Named steps before it.
-    frozen : bool
-        Whether the model is in a ``FrozenEstimator``.
-    outer_type : str
-        Type name of an outer estimator that held the model (an auditor, say); empty if none.
+    ``outer_type`` names what held the model (an auditor, say); it is empty if nothing did.
     """
 
     head: Any
@@ -198,9 +187,7 @@ def parts_of(model: Any) -> ModelParts:
 def heads_of(model: Any) -> tuple[list[Any], list[str]]:
     """Fitted Ball-DP heads that a model's predictions are made of; and what else they take.
 
-    Looked through are pipelines whose steps map each row by itself, votes, fixed thresholds,
-    auditors, and what makes one problem of several classes many of two: all known by their class.
-    The second list holds sentences, and is empty where there is nothing else.
+    Looked through are pipelines, votes, thresholds, auditors and the like, known by their class.
     """
     others: list[str] = []
     while True:
@@ -238,10 +225,7 @@ def _holds_one(model: Any) -> bool:
 
 
 def is_one_of(instance: Any, classes: Classes) -> bool:
-    """Whether an object is of one of these classes: a subclass may do otherwise.
-
-    A module that was not imported has no instances: none is imported for this.
-    """
+    """Whether an object is of one of these classes themselves, of modules that were imported."""
     imported = {module: vars(sys.modules[module]) for module in classes if module in sys.modules}
     return any(
         type(instance) is content.get(name)
@@ -256,10 +240,7 @@ def _named_reasons(steps: Iterable[tuple[str, Any]]) -> list[str]:
 
 
 def beyond_row(step: Any, *, frozen: bool = False) -> str | None:
-    """How a step looks, or may look, beyond the one row that it maps; None where it does not.
-
-    A ``frozen`` step was fitted elsewhere, and is not fitted again.
-    """
+    """How a step looks, or may look, beyond the one row that it maps; None where it does not."""
     if step is None or isinstance(step, (str, RowWise)):
         return None
     if type(step) is FrozenEstimator:

@@ -1,7 +1,6 @@
 """Progress bars of long computations: on a terminal, and elsewhere on request.
 
-A bar counts shards, threads, steps, supports or records, whose number is public. The number of bars
-may depend on the private rows, so only the person who fits should see them.
+What is counted is public; the number of bars may depend on the private rows.
 """
 
 import numbers

@@ -1,16 +1,14 @@
 """Radii from distances between records, and what each costs.
 
-The paper reads its radius off the training rows, which makes it a function of private records.
-:class:`RadiusPolicy` offers four honest ways: public pairs of records before and after an edit that
-is to be hidden; public reference rows; a declaration that the quantile is public; and a private
-quantile, whose epsilon joins the release's total.
+The paper reads its radius off the training rows, which makes it a function of private records:
+:class:`RadiusPolicy` offers four honest ways.
 """
 
 import uuid
 import warnings
 from bisect import bisect_right
-from dataclasses import dataclass
-from typing import Annotated, Any
+from dataclasses import KW_ONLY, dataclass
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from msgspec import Meta
@@ -26,7 +24,7 @@ from .accounting import OtherRelease, PrivacyAccountant, count
 from .accounting.accountant import check_accountant
 from .adjacency import METRICS
 from .distances import edit_quantile, private_quantile, same_label_quantile
-from .pipelines import RowWise
+from .pipelines import ByContent, RowWise
 from .privacy.noise import check_random_state
 from .rows import Rows, project_onto_ball, rows_in_domain
 
@@ -48,30 +46,24 @@ MAX_ROWS_READ = 2**16
 class ChosenRadius:
     """A radius, where it came from, and what it cost."""
 
-    #: Radius in the units of the metric; None is the full radius.
-    value: float | None
+    value: float | None  # radius in the units of the metric; None is the full radius
     metric: str
-    #: "number", or the source of a policy.
-    source: str = "number"
-    #: Pure differential privacy that the choice spent.
-    epsilon: float = 0.0
-    #: Whether a private choice was drawn from a seed.
-    seeded: bool = False
-    #: Identifies a private choice.
-    draw: str = ""
+    source: str = "number"  # "number", or the source of a policy
+    epsilon: float = 0.0  # pure differential privacy that the choice spent
+    seeded: bool = False  # whether a private choice was drawn from a seed
+    draw: str = ""  # identifies a private choice
     #: Number of public pairs of records, before and after an edit, that the radius came from.
     n_edits: int = 0
-    #: Share of these pairs that lie within the radius.
-    hidden: float = 0.0
+    hidden: float = 0.0  # share of these pairs that lie within the radius
     #: Share of the records before the edits all of whose pairs do; None without their numbers.
     hidden_records: float | None = None
-    #: Radius of the ball that a policy projected rows onto.
-    norm_bound: float = 0.0
+    norm_bound: float = 0.0  # radius of the ball that a policy projected rows onto
     #: Whether all public rows lie on its surface, so that scaling to it changes nothing.
     on_sphere: bool = False
 
 
-class RadiusPolicy(RowWise, OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
+@dataclass(eq=False, repr=False)
+class RadiusPolicy(ByContent, RowWise, OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     """Choose the radius that a Ball-DP head protects, and say what the choice costs.
 
     Pass it to a head as ``radius=RadiusPolicy(...)``. A search can then choose its parameters
@@ -147,28 +139,17 @@ class RadiusPolicy(RowWise, OneToOneFeatureMixin, TransformerMixin, BaseEstimato
     (0.9, 'reference', True)
     """
 
-    _takes_accountant = True
+    _takes_accountant: ClassVar[bool] = True
 
-    def __init__(
-        self,
-        quantile=0.5,
-        *,
-        source="reference",
-        coverage="pairs",
-        epsilon=None,
-        norm_bound=1.0,
-        metric="euclidean",
-        accountant=None,
-        random_state=None,
-    ):
-        self.quantile = quantile
-        self.source = source
-        self.coverage = coverage
-        self.epsilon = epsilon
-        self.norm_bound = norm_bound
-        self.metric = metric
-        self.accountant = accountant
-        self.random_state = random_state
+    quantile: float = 0.5
+    _: KW_ONLY
+    source: str = "reference"
+    coverage: str = "pairs"
+    epsilon: Any = None
+    norm_bound: float = 1.0
+    metric: str = "euclidean"
+    accountant: Any = None
+    random_state: Any = None
 
     def _check_parameters(self) -> None:
         check_number("quantile", self.quantile, Share)
@@ -215,12 +196,8 @@ class RadiusPolicy(RowWise, OneToOneFeatureMixin, TransformerMixin, BaseEstimato
         Returns
         -------
         self
-            The fitted policy.
-
-        Raises
-        ------
-        ValueError
-            If a parameter is invalid, or the rows that the source needs are missing.
+            The fitted policy; a ValueError if a parameter is invalid, or the rows that the source
+            needs are missing.
         """
         with all_or_nothing(self):
             chosen = self._chosen(X, y, X_public, y_public, record)
@@ -229,7 +206,7 @@ class RadiusPolicy(RowWise, OneToOneFeatureMixin, TransformerMixin, BaseEstimato
 
     def _chosen(self, X: Any, y: Any, X_public: Any, y_public: Any, record: Any) -> ChosenRadius:
         self._check_parameters()
-        in_ball = {"metric": self.metric, "norm_bound": self.norm_bound}
+        in_ball: dict[str, Any] = {"metric": self.metric, "norm_bound": self.norm_bound}
         if self.source == "edits":
             pair = (X, y) if X_public is None and y_public is None else (X_public, y_public)
             return choose_radius(self, *checked_edits(self, *pair), **in_ball, record=record)
@@ -252,18 +229,7 @@ class RadiusPolicy(RowWise, OneToOneFeatureMixin, TransformerMixin, BaseEstimato
         return choose_radius(self, *validated(self, X, y), **in_ball, accountant=self.accountant)
 
     def transform(self, X: ArrayLike) -> NDArray[np.floating]:
-        """Project rows onto the admissible ball, each on its own.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_features)
-            Rows of norm at most ``norm_bound``.
-        """
+        """Project rows ``X``, each on its own, onto the ball of radius ``norm_bound``."""
         check_is_fitted(self)
         return project_onto_ball(validated(self, X, reset=False), self.norm_bound)
 
@@ -358,11 +324,10 @@ def scaled_rows(rows: NDArray[np.floating], norm_bound: float) -> NDArray[np.flo
 def rows_to_read(
     policy: RadiusPolicy, X: NDArray[np.floating] | Rows, y: NDArray[Any]
 ) -> tuple[NDArray[np.floating], NDArray[Any]]:
-    """The private rows that a policy reads, and their labels.
+    """The private rows that a policy reads, and their labels: of large classes evenly spaced ones.
 
-    Of a large class it reads evenly spaced rows, so that files and clusters need not fit into
-    memory. Their positions depend on labels alone, so a substitution still changes one row. The
-    largest distance of more rows than are read is refused.
+    Positions depend on labels alone, so a substitution still changes one row. The largest distance
+    of more rows than are read is refused.
     """
     if len(y) <= MAX_ROWS_READ:
         return (X[:] if isinstance(X, Rows) else X), y
@@ -419,20 +384,12 @@ def checked_edits(
     return first, second
 
 
-def known_radius(
-    radius: Any,
-    *,
-    metric: str,
-    norm_bound: float,
-    labels: str,
-    domain: str = "ball",
-    accountant: PrivacyAccountant | None = None,
-) -> ChosenRadius | None:
+def known_radius(head: Any) -> ChosenRadius | None:
     """What the ``radius`` of a head says; None where a policy has yet to choose it from rows."""
-    frozen = isinstance(radius, FrozenEstimator)
+    radius, frozen = head.radius, isinstance(head.radius, FrozenEstimator)
     policy = radius.estimator if frozen else radius
     if not isinstance(policy, RadiusPolicy):
-        return ChosenRadius(radius if radius is None else float(radius), metric)
+        return ChosenRadius(radius if radius is None else float(radius), head.metric)
     if frozen:
         check_is_fitted(policy)
     else:
@@ -440,27 +397,27 @@ def known_radius(
     # The fitted choice counts, even if the parameters were changed after the fit.
     source = policy.choice_.source if frozen else policy.source
     # If labels are private, the pairing of records and the set of classes are private too.
-    if source not in PUBLIC_SOURCES and labels == "protected":
+    if source not in PUBLIC_SOURCES and head.protect_labels:
         raise ValueError(
             f"radius: source={source!r} reads public labels, which protect_labels=True keeps "
             "private; use source='reference' or 'edits', or a number."
         )
     if frozen:
         choice = policy.choice_
-        for name, value in (("metric", metric), ("norm_bound", norm_bound)):
+        for name, value in (("metric", head.metric), ("norm_bound", float(head.norm_bound))):
             if getattr(choice, name) != value:
                 raise ValueError(
                     f"radius: the frozen policy was fitted with {name}={getattr(choice, name)!r}, "
                     f"the head has {name}={value!r}; fit it with the head's."
                 )
-        if source in PUBLIC_SOURCES and domain == "sphere" and not choice.on_sphere:
+        if source in PUBLIC_SOURCES and head.domain == "sphere" and not choice.on_sphere:
             raise ValueError(
                 "radius: the frozen policy measured public rows that domain='sphere' would scale; "
                 "normalise the rows before its fit, or pass the policy itself, with X_public and "
                 "y_public."
             )
         return choice
-    if policy.accountant not in (None, accountant):
+    if policy.accountant not in (None, head.accountant):
         raise ValueError(
             "radius: the policy has another accountant than the head, so that neither would count "
             "all; pass one to both (accountant.attach(head)), or leave out the policy's."

@@ -12,16 +12,12 @@ UP, DOWN = ROUND_CEILING, ROUND_FLOOR
 _BLANKS = "\u115f\u1160\u2800\u3164\uffa0"
 _INVISIBLE = ("Mn", "Me", "Cf")
 # Blanks, control codes and marks without width: invisible at the ends of a name.
-_EMPTY = "".join(
-    map(
-        chr,
-        (
-            *(*range(0x21), *range(0x7F, 0xA1), 0xAD, 0x61C, 0x115F, 0x1160, 0x1680, 0x180E),
-            *(*range(0x2000, 0x2010), *range(0x2028, 0x2030), *range(0x205F, 0x2070)),
-            *(0x2800, 0x3000, 0x3164, 0xFEFF, 0xFFA0),
-        ),
-    )
+_CODES = (
+    *(*range(0x21), *range(0x7F, 0xA1), 0xAD, 0x61C, 0x115F, 0x1160, 0x1680, 0x180E),
+    *(*range(0x2000, 0x2010), *range(0x2028, 0x2030), *range(0x205F, 0x2070)),
+    *(0x2800, 0x3000, 0x3164, 0xFEFF, 0xFFA0),
 )
+_EMPTY = "".join(map(chr, _CODES))
 # A whole number as tables write it where a cell is missing.
 _WHOLE = re.compile(r"-?(0|[1-9][0-9]*)\.0")
 # A number as a table writes it: an exponent has a sign, so that the code 12e4 stays one.
@@ -29,10 +25,7 @@ _NUMBER = re.compile(r"[-+]?\d+(\.\d*)?(e[-+]\d{1,3})?", re.IGNORECASE)
 
 
 def one_line(text: object, limit: int = 400) -> str:
-    """One printable line of a text: the rest is escaped, or cut off.
-
-    Line feeds, terminal codes, gaps and marks without width could forge a line of a report.
-    """
+    """One printable line of a text: what could forge a line of a report is escaped."""
     start = re.sub("  +", " ", str(text))[: limit + 1]
     safe = "".join(c if _is_visible(c) else ascii(c)[1:-1] for c in start)
     return safe if len(safe) <= limit else f"{safe[: limit - 3]}..."
@@ -42,6 +35,12 @@ def listed(names: Sequence[object], most: int) -> str:
     """The first of some names, each on one line, and how many more there are."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return f"{', '.join(one_line(name, 60) for name in names[:most])}{more}"
+
+
+def by_numbers(name: str) -> list[str | int]:
+    """What names are sorted by, so that 2 comes before 10."""
+    # Of the parts of a split every second one is a number.
+    return [int(part) if i % 2 else part for i, part in enumerate(re.split(r"(\d+)", name))]
 
 
 def _is_visible(c: str) -> bool:
@@ -54,10 +53,7 @@ def trimmed(text: str) -> str:
 
 
 def spelling(text: str) -> str:
-    """The name of an owner as it is compared: two of one spelling are one.
-
-    Of equal numbers the shortest is taken: 7.0, 007 and 7e+00 are 7.
-    """
+    """The name of an owner as it is compared; of equal numbers the shortest: 7.0 and 007 are 7."""
     name = trimmed(text)
     if not _NUMBER.fullmatch(name):
         return name
@@ -68,10 +64,7 @@ def spelling(text: str) -> str:
 
 
 def label_key(name: str) -> str:
-    """What a label is compared by: 7.0, as tables of numbers write it, is the label 7.
-
-    No other number gives way: 3.10, 007 and 1e-5 are codes.
-    """
+    """What a label is compared by: 7.0, as tables write it, is 7; 3.10 and 007 are codes."""
     return name.removesuffix(".0") if _WHOLE.fullmatch(name) else name
 
 

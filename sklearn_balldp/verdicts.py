@@ -11,20 +11,10 @@ FALSE_ALARM = 1e-6
 
 @dataclass(frozen=True)
 class Check:
-    """Result of one check, as one line of a report.
+    """Result of one check, as one line of a report: PASS, FAIL, WEAK or CANNOT CHECK.
 
-    Attributes
-    ----------
-    name : str
-        What was checked.
-    verdict : str
-        PASS, FAIL, WEAK or CANNOT CHECK.
-    found : str
-        The number found, in words.
-    basis : str
-        What the check relies on, or what it would need.
-    private : bool
-        Whether the check used private records; then its result is for their owner alone.
+    ``found`` is the number found, in words; ``basis`` what the check relies on, or what it would
+    need. One that is ``private`` used private records, so that its result is for their owner alone.
     """
 
     name: str

@@ -7,6 +7,7 @@ import tempfile
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -190,6 +191,11 @@ def _total(charges: Sequence[Charge], delta: float, radius: float | None) -> Tot
     )
 
 
+def _of_terms(name: str, doc: str) -> Any:
+    """A term of the ledger as an attribute of its accountant."""
+    return property(attrgetter(f"ledger.terms.{name}"), doc=doc)
+
+
 class PrivacyAccountant:
     """A ledger in which heads, policies and scores count what they release, before they do.
 
@@ -235,14 +241,8 @@ class PrivacyAccountant:
     Attributes
     ----------
     ledger : Ledger
-        The file and its terms.
-
-    Raises
-    ------
-    ValueError
-        If a term is invalid, or not that of the file.
-    OSError
-        If the file cannot be made or read.
+        The file and its terms. A ValueError if one is invalid, or not that of the file; an OSError
+        if the file cannot be made or read.
 
     Examples
     --------
@@ -279,20 +279,9 @@ class PrivacyAccountant:
             weakref.finalize(self, _remove, folder, os.getpid())
         self.ledger = Ledger(os.path.abspath(path), asked, lasting=lasting)
 
-    @property
-    def delta(self) -> float:
-        """Delta of the total; fixed, as the limit is enforced with it."""
-        return self.ledger.terms.delta
-
-    @property
-    def radius(self) -> float | None:
-        """Common radius of the total and of the limit; fixed."""
-        return self.ledger.terms.radius
-
-    @property
-    def limit(self) -> float | None:
-        """Largest total epsilon; fixed."""
-        return self.ledger.terms.limit
+    delta = _of_terms("delta", "Delta of the total; fixed, as the limit is enforced with it.")
+    radius = _of_terms("radius", "Common radius of the total and of the limit; fixed.")
+    limit = _of_terms("limit", "Largest total epsilon; fixed.")
 
     # One budget, whoever holds it: a copy would spend it again.
 
@@ -317,19 +306,12 @@ class PrivacyAccountant:
         return self.ledger.path, self.ledger.terms.name
 
     def attach(self, model: Any) -> Any:
-        """Pass this accountant to every part of a model that releases something.
+        """Pass this accountant to every part of a ``model`` that releases something.
 
-        Parameters
-        ----------
-        model : estimator
-            A head, a policy, a Pipeline, a search with its grid and its scores, or anything else
-            that holds them as parameters. Parts in a ``FrozenEstimator`` release nothing more.
-
-        Returns
-        -------
-        estimator
-            The model itself; a ValueError if no part of it takes an accountant, or a head has no
-            such parameter.
+        The model, which is returned, is a head, a policy, a Pipeline, a search with its grid and
+        its scores, or anything else that holds them as parameters. Parts in a ``FrozenEstimator``
+        release nothing more. A ValueError if no part takes an accountant, or a head has no such
+        parameter.
         """
         parts = list(_releasing_parts(model, {}))
         for part in parts:
@@ -348,16 +330,11 @@ class PrivacyAccountant:
         return model
 
     def spend(self, *, mu: float, what: str) -> None:
-        """Count a release that was made by hand, before it is made.
+        """Count a release that was made by hand, before it is made; ``what`` it is, for the record.
 
-        Parameters
-        ----------
-        mu : float
-            Its Gaussian differential privacy for every substitution, at any distance (label
-            changes too, beside heads that protect labels). Of values with Gaussian noise it is
-            sensitivity over noise scale. If it would exceed the limit, nothing is counted.
-        what : str
-            What it is, for the record.
+        ``mu`` is its Gaussian differential privacy for every substitution, at any distance (label
+        changes too, beside heads that protect labels). Of values with Gaussian noise it is
+        sensitivity over noise scale. If it would exceed the limit, nothing is counted.
         """
         check_positive("mu", mu)
         if not (isinstance(what, str) and what):
@@ -375,18 +352,7 @@ class PrivacyAccountant:
         return [record for record in self.records if isinstance(record, Release)]
 
     def total(self, radius: float | None = None) -> Total:
-        """Guarantee of everything counted.
-
-        Parameters
-        ----------
-        radius : float, optional
-            Common radius; the accountant's by default.
-
-        Returns
-        -------
-        Total
-            The guarantee of all counted releases together.
-        """
+        """Guarantee of everything counted, at a common ``radius``, the accountant's by default."""
         total = _total(self.ledger.charges(), self.delta, self.radius)
         enforced = total.radius
         if radius is not None:
@@ -401,16 +367,9 @@ class PrivacyAccountant:
     def remaining(self, n_fits: int = 1) -> float:
         """Epsilon that each of so many more fits may spend before the limit.
 
-        Parameters
-        ----------
-        n_fits : int, default=1
-            Fits that are to come: of a search, candidates times folds, and the refit.
-
-        Returns
-        -------
-        float
-            For heads with the accountant's delta and radius; 0 when nothing remains. A ValueError
-            if the accountant has no limit.
+        It is 0 when nothing remains. ``n_fits`` are to come: of a search, candidates times folds,
+        and the refit. It is for heads with the accountant's delta and radius; a ValueError if the
+        accountant has no limit.
         """
         check_whole("n_fits", n_fits)
         if self.limit is None:

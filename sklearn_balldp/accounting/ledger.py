@@ -21,12 +21,7 @@ import msgspec
 from .._parameters import Epsilon, Inside, check_number, check_option, check_positive
 from ..adjacency import LABELS
 from ..encoder_name import same_encoder
-from ..privacy.gaussian import (
-    compose,
-    epsilon_from_mu,
-    mu_from_budget,
-    mu_from_pure,
-)
+from ..privacy.gaussian import compose, epsilon_from_mu, mu_from_budget, mu_from_pure
 from ..privacy.release import Release
 from ..text import UP, rounded
 
@@ -75,17 +70,13 @@ class OtherRelease:
     """A release of something else than a head: a private radius, or a noisy score."""
 
     what: str
-    #: Gaussian and pure differential privacy, for every substitution.
-    mu: float = 0.0
-    epsilon: float = 0.0
+    mu: float = 0.0  # Gaussian differential privacy, for every substitution
+    epsilon: float = 0.0  # pure differential privacy, for every substitution
     #: False when it was drawn from a seed; "conditional" when it was declared public.
     private: bool | str = True
-    #: "public" when it hides feature substitutions only.
-    labels: str = "any"
-    #: Identifies a private radius, which releases that rest on it name.
-    draw: str = ""
-    #: "record" when it hides one record, and not all of one person.
-    unit: str = "any"
+    labels: str = "any"  # "public" when it hides feature substitutions only
+    draw: str = ""  # identifies a private radius, which releases that rest on it name
+    unit: str = "any"  # "record" when it hides one record, and not all of one person
 
 
 Record = Release | OtherRelease
@@ -96,11 +87,9 @@ class Terms:
     """What a ledger was made with, and keeps."""
 
     delta: float = 1e-6
-    #: Common radius of total and limit; None is the full radius.
-    radius: float | None = None
+    radius: float | None = None  # common radius of total and limit; None is the full radius
     limit: float | None = None
-    #: What every release must hide.
-    labels: str = "public"
+    labels: str = "public"  # what every release must hide, as the next
     unit: str = "record"
     #: Random: another file at the same path is another ledger.
     name: str = field(default_factory=lambda: uuid.uuid4().hex)
@@ -121,13 +110,10 @@ class Terms:
 class Charge(NamedTuple):
     """What a record adds to a total at one radius: a row of the ledger."""
 
-    #: Gaussian differential privacy; infinite where a seed drew the noise.
-    mu: float
-    #: Pure differential privacy, and the name of the private radius that spent it.
-    pure: float
-    draw: str
-    #: JSON of what it hides, and of what it shares with others.
-    kind: str
+    mu: float  # Gaussian differential privacy; infinite where a seed drew the noise
+    pure: float  # pure differential privacy
+    draw: str  # the name of the private radius that spent it
+    kind: str  # JSON of what it hides, and of what it shares with others
 
 
 class _Page(NamedTuple):
@@ -135,12 +121,9 @@ class _Page(NamedTuple):
 
     terms: Terms
     charges: list[Charge]
-    #: JSON of the records.
-    bodies: list[str]
-    #: Empty, then after each charge the digest of all that the ledger held.
-    seals: list[str]
-    #: The digest of it all, which goes on with the next charge.
-    digest: Any
+    bodies: list[str]  # JSON of the records
+    seals: list[str]  # empty, then after each charge the digest of all that the ledger held
+    digest: Any  # the digest of it all, which goes on with the next charge
 
 
 def charge_of(record: Record, radius: float | None) -> Charge:
@@ -312,11 +295,6 @@ class Ledger:
             "another radius in a ledger of that radius."
         )
 
-    @property
-    def _synchronous(self) -> str:
-        # EXTRA writes the folder out too, or a power cut might bring back what was before.
-        return f"PRAGMA synchronous = {'EXTRA' if self._lasting else 'OFF'}"
-
     @contextlib.contextmanager
     def _opened(self, begin: str = "BEGIN") -> Iterator[tuple[sqlite3.Connection, _Page]]:
         """One transaction of this ledger, which an error rolls back, and all that it holds."""
@@ -370,7 +348,8 @@ class Ledger:
                 ) as base,
                 base,
             ):
-                base.execute(self._synchronous)
+                # EXTRA writes the folder out too, or a power cut might bring back what was before.
+                base.execute(f"PRAGMA synchronous = {'EXTRA' if self._lasting else 'OFF'}")
                 base.execute(begin)
                 yield base
         except sqlite3.Error as error:
@@ -431,9 +410,6 @@ def _read(text: str) -> Record:
 
 
 def count(accountant: Any, record: Record) -> None:
-    """Count a release with an accountant, if there is one, before it is made.
-
-    Nothing takes it back: what fails from here on may depend on private rows.
-    """
+    """Count a release with an accountant, if there is one, before it is made: it stays counted."""
     if accountant is not None:
         accountant.ledger.add(record)

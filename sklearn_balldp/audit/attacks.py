@@ -1,21 +1,10 @@
-r"""Attacks of an informed adversary: the audited conversation, with a candidate in place.
+"""Attacks of an informed adversary: the audited conversation, with a candidate in place.
 
 The adversary knows every record but those in question, every public number and the law of the
-noise. In a trial one candidate is in the place of the hidden record. Where a mechanism asks several
-queries, or ``noise="mechanism"`` asks for its sampler, it runs through a fresh kernel. Else noise
-of a seeded generator is added to the candidates' values of its only query, in their span. Each
-noisy answer is a Gaussian observation at a state that is public by then, so the posterior of
-candidate i is exact:
-
-.. math:: \log \pi_i - \sum_s \tfrac12 \|(g_s - f_s(D_i)) / \sigma_s\|^2 .
-
-With public labels all candidates have one label, because the class counts reveal it. An attacker
-who sees only the released model knows less.
-
-References
-----------
-Margaryan & Gupta, "Ball Differential Privacy: How to Mitigate Data Reconstruction with Less
-Noise" (MAP attack).
+noise. Each noisy answer is a Gaussian observation at a public state, so that the posterior of a
+candidate is exact ("Attacks, and what bounds them"; the MAP attack of Margaryan & Gupta).
+Mechanisms that ask several queries, and ``noise="mechanism"``, run through a fresh kernel; else
+noise is added to the candidates' values of the only query, in their span.
 """
 
 from __future__ import annotations
@@ -30,6 +19,7 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from ..heads import Released
+from ..losses import Array
 from ..mechanisms import Kernel, Query, Records, answered, drive, drive_many
 from ..privacy.gaussian import gaussian_power
 from ..privacy.guarantee import Guarantee
@@ -50,7 +40,6 @@ from .supports import Support, candidate_distances
 if TYPE_CHECKING:
     import pandas as pd
 
-Array = NDArray[np.float64]
 Positions = NDArray[np.intp]
 
 # Limit of values in arrays that hold something for each candidate, and of deviates that are kept.
@@ -58,10 +47,9 @@ _VALUES = 2**22
 
 
 class Candidates:
-    """Noiseless answers with each candidate in the place of some records.
+    """Noiseless answers with each candidate in the place of some records, beside the ``others``.
 
-    ``others`` are all other records. ``rows`` (n_candidates, n_changed, n_features) and ``codes``
-    may stand in these places, which have ``weights`` in sums.
+    Of the shape (n_candidates, n_changed, n_features) are ``rows``; ``weights`` are of the places.
     """
 
     def __init__(
@@ -126,17 +114,13 @@ class Trials:
 
     #: (n_trials, n_candidates), from all that was answered, but for a constant of each trial.
     log_posterior: Array
-    #: From the first candidate's values, in units of the noise; of the same shape.
-    distance: Array
+    distance: Array  # from the first candidate's values, in units of the noise; of the same shape
     #: The noise of the first trials, answer by answer; flat where some values have none.
     deviates: list[list[Array]]
 
 
 def run_trials(
-    released: Released,
-    candidates: Candidates,
-    truths: Sequence[int],
-    noises: Callable[[], Noise],
+    released: Released, candidates: Candidates, truths: Sequence[int], noises: Callable[[], Noise]
 ) -> Trials:
     """Let the mechanism run with candidate ``truths[i]`` in place, and attack every run."""
     problem, size = released.problem, released.bound.runs_at_once
@@ -204,19 +188,16 @@ def normalised(logs: Array) -> Array:
     total = logsumexp(logs, axis=-1, keepdims=True)
     if np.isneginf(total).any():
         raise ValueError("no candidate explains the parameters that are released without noise.")
-    shifted: Array = logs - total
-    return shifted
+    return logs - total
 
 
 def simulated(points: Array, truths: Positions, rng: np.random.Generator) -> Array:
     """Log-likelihoods of all candidates, in trials that hide those at ``truths``.
 
-    ``points`` are their values in coordinates of their span, in units of the noise: what noise
-    there is outside of it is independent of the hidden record.
+    ``points`` are their values in coordinates of their span, in units of the noise.
     """
     noisy = points[truths] + rng.standard_normal((len(truths), points.shape[1]))
-    logs: Array = noisy @ points.T - 0.5 * np.vecdot(points, points)
-    return logs
+    return noisy @ points.T - 0.5 * np.vecdot(points, points)
 
 
 # -- one support of an audit ----------------------------------------------------------------------
@@ -227,18 +208,13 @@ class AuditSetting:
     """What the supports of one audit share."""
 
     prepared: PreparedAudit
-    #: What the release promises at the distance of the candidates.
-    at_radius: Guarantee
+    at_radius: Guarantee  # what the release promises at the distance of the candidates
     #: What it promises for candidates within that distance of one possible record.
     of_candidates: Guarantee
-    #: The adversary's prior, of shape (n_candidates,).
-    prior: Array
-    #: Take every candidate equally often, instead of drawing from the prior.
-    uniform: bool
-    #: A guess within this distance of the hidden record succeeds.
-    eta: float
-    #: Noise draws for every hidden record.
-    n_draws: int
+    prior: Array  # the adversary's prior, of shape (n_candidates,)
+    uniform: bool  # take every candidate equally often, instead of drawing from the prior
+    eta: float  # a guess within this distance of the hidden record succeeds
+    n_draws: int  # noise draws for every hidden record
     #: The head's sampler, a new one for each trial; None simulates noise.
     sampler: Callable[[], Noise] | None
 
@@ -249,10 +225,8 @@ class SupportAudit:
 
     #: Kappa, success rate, largest distance from the anchor's values, and bounds.
     summary: dict[str, Any]
-    #: One row per trial.
-    trials: pd.DataFrame
-    #: Noise of trials with the head's sampler, answer by answer.
-    deviates: list[list[Array]]
+    trials: pd.DataFrame  # one row per trial
+    deviates: list[list[Array]]  # noise of trials with the head's sampler, answer by answer
 
 
 def audit_support(

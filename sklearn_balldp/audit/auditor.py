@@ -6,7 +6,7 @@ import copy
 import numbers
 import warnings
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -70,6 +70,7 @@ class FailedGuaranteeWarning(UserWarning):
     """An audit contradicts the guarantee that a release states."""
 
 
+@dataclass(eq=False, repr=False)
 class ReconstructionAuditor(HoldsModel, MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     """Fit a Ball-DP head and measure what an informed adversary reconstructs from it.
 
@@ -223,40 +224,22 @@ class ReconstructionAuditor(HoldsModel, MetaEstimatorMixin, ClassifierMixin, Bas
     True
     """
 
-    def __init__(
-        self,
-        estimator,
-        *,
-        n_candidates=10,
-        n_supports=4,
-        support="farthest",
-        anchors="random",
-        attacker_prior=None,
-        eta=0.0,
-        confidence=0.95,
-        n_draws=1,
-        radius=None,
-        candidate_labels="same",
-        holdout=0.2,
-        noise="simulated",
-        n_jobs=None,
-        random_state=None,
-    ):
-        self.estimator = estimator
-        self.n_candidates = n_candidates
-        self.n_supports = n_supports
-        self.support = support
-        self.anchors = anchors
-        self.attacker_prior = attacker_prior
-        self.eta = eta
-        self.confidence = confidence
-        self.n_draws = n_draws
-        self.radius = radius
-        self.candidate_labels = candidate_labels
-        self.holdout = holdout
-        self.noise = noise
-        self.n_jobs = n_jobs
-        self.random_state = random_state
+    estimator: Any
+    _: KW_ONLY
+    n_candidates: int = 10
+    n_supports: int = 4
+    support: str = "farthest"
+    anchors: Any = "random"
+    attacker_prior: Any = None
+    eta: float = 0.0
+    confidence: float = 0.95
+    n_draws: int = 1
+    radius: float | None = None
+    candidate_labels: str = "same"
+    holdout: float = 0.2
+    noise: str = "simulated"
+    n_jobs: int | None = None
+    random_state: Any = None
 
     def _check_parameters(self) -> None:
         for name, smallest in {"n_candidates": 2, "n_supports": 1, "n_draws": 1}.items():
@@ -432,12 +415,9 @@ class ReconstructionAuditor(HoldsModel, MetaEstimatorMixin, ClassifierMixin, Bas
         )
 
     def summary(self) -> str:
-        """What the audit found, and the smallest fault that it could have found, in words.
+        """What the audit found, and the smallest fault that it could have found, in lines of text.
 
-        Returns
-        -------
-        str
-            Lines of text, for the owner of the records.
+        They are for the owner of the records.
         """
         check_is_fitted(self)
         low, high = self.success_interval_["clopper_pearson"]
@@ -473,31 +453,13 @@ class ReconstructionAuditor(HoldsModel, MetaEstimatorMixin, ClassifierMixin, Bas
     def plot(self, ax: Any = None) -> ReconstructionDisplay:
         """Draw the success rate with its interval, blind guessing and the direct certificate.
 
-        Parameters
-        ----------
-        ax : matplotlib Axes, optional
-            Axes to draw on; new ones by default.
-
-        Returns
-        -------
-        ReconstructionDisplay
-            Drawn, with ``ax_`` and ``figure_``.
+        On the axes ``ax``, new ones by default; the :class:`ReconstructionDisplay` has ``ax_`` and
+        ``figure_``.
         """
         return ReconstructionDisplay.from_estimator(self).plot(ax=ax)
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """Labels that the fitted estimator predicts.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows, as the estimator takes them.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-            Labels.
-        """
+        """Labels that the fitted estimator predicts for rows ``X``, as it takes them."""
         check_is_fitted(self)
         return self.estimator_.predict(X)
 

@@ -1,33 +1,27 @@
-r"""Upper bounds on the success of an informed reconstruction attack (Ball-ReRo).
+"""Upper bounds on the success of an informed reconstruction attack (Ball-ReRo).
 
-The adversary knows every record but one, a finite set of candidates for it with a prior, and the
-release. Its success is compared with kappa, that of the best blind guess. The bounds, from the one
-that uses the most knowledge to the one that uses the least, are:
+From the one that uses the most knowledge to the one that uses the least, with kappa the success of
+the best blind guess:
 
 Bayes success <= support <= ball (anchor) at the same reference <= direct <= min(DP, RDP).
-
-DP, RDP and direct bounds hold when one admissible record lies within the radius of every
-candidate, in the declared adjacency. The other bounds hold for any reference point. They use the
-*candidate models*: the noiseless model for each candidate, in units of the noise.
 
 References
 ----------
 Margaryan & Gupta, "Ball Differential Privacy: How to Mitigate Data Reconstruction with Less
 Noise" (DP, direct, anchor and support bounds). The closed RDP form, arbitrary references and the
-calibration to a stated risk are this package's.
+calibration to a stated risk are this package's ("Attacks, and what bounds them").
 """
 
 import math
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
 
 from .._parameters import NonNegative, Share, check_number, check_option
+from ..losses import Array
 from ..privacy.gaussian import epsilon_from_mu, gaussian_power, mu_from_budget
-
-Array = NDArray[np.float64]
 
 
 def check_prior(prior: ArrayLike | None, n_candidates: int) -> Array:
@@ -107,10 +101,7 @@ def rero_bound(kappa: float, mu: float, *, method: str = "direct") -> float:
 
 
 def mu_from_certificate(gamma: float, kappa: float) -> float:
-    r"""Largest mu whose direct certificate is at most ``gamma``, above the blind guess ``kappa``.
-
-    It is :math:`\Phi^{-1}(\gamma) - \Phi^{-1}(\kappa)`, rounded down.
-    """
+    """Largest mu, rounded down, whose direct certificate is at most ``gamma`` for ``kappa``."""
     gamma, kappa = float(gamma), float(kappa)
     if not 0.0 < kappa < gamma < 1.0:
         raise ValueError(
@@ -142,13 +133,9 @@ def epsilon_from_certificate(gamma: float, kappa: float, delta: float) -> float:
     Returns
     -------
     float
-        Epsilon, rounded down so that the certificate at (epsilon, delta) keeps ``gamma``.
-
-    Raises
-    ------
-    ValueError
-        If ``gamma`` is not above ``kappa``, an argument is out of range, or ``delta`` is so large
-        that even epsilon = 0 would allow more than ``gamma``.
+        Epsilon, rounded down so that the certificate at (epsilon, delta) keeps ``gamma``. A
+        ValueError if ``gamma`` is not above ``kappa``, an argument is out of range, or ``delta`` is
+        so large that even epsilon = 0 would allow more than ``gamma``.
 
     Examples
     --------
@@ -180,11 +167,7 @@ def epsilon_from_certificate(gamma: float, kappa: float, delta: float) -> float:
 
 
 def scaled_models(models: ArrayLike, sigma: ArrayLike) -> Array:
-    """Candidate models in units of the noise, one flat row per candidate.
-
-    ``sigma`` is broadcast against one model (block noise: ``sigma[:, None]``). Where it is zero,
-    models must agree: such parameters are public.
-    """
+    """Candidate models in units of the noise, one flat row each; those without noise must agree."""
     table = np.asarray(models, dtype=np.float64)
     scale = np.broadcast_to(np.asarray(sigma, dtype=np.float64), table.shape[1:])
     if not (scale >= 0.0).all():
@@ -196,10 +179,9 @@ def scaled_models(models: ArrayLike, sigma: ArrayLike) -> Array:
 
 
 def enclosing_ball(points: ArrayLike, n_steps: int = 1000) -> tuple[Array, float]:
-    """A small enclosing ball: a centre, and the largest distance of a point from it.
+    """A small enclosing ball (Badoiu & Clarkson, 2003): a centre, and the largest distance from it.
 
-    Each step goes towards the farthest point (Badoiu & Clarkson, 2003). The radius covers all
-    points, and exceeds the smallest one by a factor of at most ``1 + 1 / sqrt(n_steps)``.
+    The radius exceeds the smallest one by a factor of at most ``1 + 1 / sqrt(n_steps)``.
     """
     table = np.asarray(points, dtype=np.float64)
     squares = np.vecdot(table, table)

@@ -53,37 +53,20 @@ class ReconstructionDisplay(Display):
 
     @classmethod
     def from_estimator(cls, auditor: Any, name: str | None = None) -> ReconstructionDisplay:
-        """Display of one fitted auditor.
+        """Display of one fitted ``auditor``, not drawn yet.
 
-        Parameters
-        ----------
-        auditor : ReconstructionAuditor
-            Fitted auditor, a Pipeline that ends in one, or a search whose best estimator does.
-        name : str, optional
-            Name of the policy; by default the radius that was audited, and the release's where it
-            differs.
-
-        Returns
-        -------
-        ReconstructionDisplay
-            Not drawn yet.
+        It may be a Pipeline that ends in one, or a search whose best estimator does. ``name`` is
+        that of the policy; by default the radius that was audited, and the release's where it
+        differs.
         """
         return cls.from_estimators([auditor] if name is None else {name: auditor})
 
     @classmethod
     def from_estimators(cls, auditors: Mapping[str, Any] | Iterable[Any]) -> ReconstructionDisplay:
-        """Display of several fitted auditors, such as one per epsilon and policy.
+        """Display of several fitted ``auditors``, such as one per epsilon and policy.
 
-        Parameters
-        ----------
-        auditors : iterable of ReconstructionAuditor, or mapping
-            Fitted auditors; a mapping gives each policy's auditor, or several, by name. Without
-            names as for :meth:`from_estimator`.
-
-        Returns
-        -------
-        ReconstructionDisplay
-            Not drawn yet.
+        It is not drawn yet. A mapping gives each policy's auditor, or several, by name. Without
+        names as for :meth:`from_estimator`.
         """
         import pandas as pd
 
@@ -97,16 +80,10 @@ class ReconstructionDisplay(Display):
                 policy = f"r = {audited:.3g}"
                 if audited != release.radius:
                     policy += f" (released for {release.radius:.3g})"
-                rows.append(
-                    (
-                        policy if name is None else name,
-                        release.epsilon,
-                        auditor.success_rate_,
-                        *auditor.success_interval_["clopper_pearson"],
-                        auditor.baseline_,
-                        auditor.certificate_["direct"],
-                    )
-                )
+                named = policy if name is None else name, release.epsilon
+                success = auditor.success_rate_, *auditor.success_interval_["clopper_pearson"]
+                limits = auditor.baseline_, auditor.certificate_["direct"]
+                rows.append((*named, *success, *limits))
         if not rows:
             raise ValueError("auditors holds no fitted auditor; pass at least one.")
         return cls(pd.DataFrame(rows, columns=list(COLUMNS)))
@@ -188,12 +165,8 @@ class PrivacyUtilityDisplay(Display):
         Returns
         -------
         PrivacyUtilityDisplay
-            Not drawn yet.
-
-        Raises
-        ------
-        ValueError
-            If it is no dict, or the search has no such scorer or parameter.
+            Not drawn yet. A ValueError if it is no dict, or the search has no such scorer or
+            parameter.
         """
         import pandas as pd
 

@@ -1,12 +1,4 @@
-r"""Inversion: compute the missing record from ridge prototypes and all other records.
-
-Functions of arrays: no estimator, no randomness.
-
-References
-----------
-Margaryan & Gupta, "Ball Differential Privacy: How to Mitigate Data Reconstruction with Less
-Noise" (ridge prototypes).
-"""
+"""Inversion: the missing record from ridge prototypes (Margaryan & Gupta) and all other records."""
 
 from dataclasses import dataclass
 
@@ -21,10 +13,8 @@ Codes = NDArray[np.intp]
 class Reconstruction:
     """Records that explain a release exactly."""
 
-    #: One row for each solution, of shape (n_solutions, n_features).
-    rows: Array
-    #: Their class codes.
-    codes: Codes
+    rows: Array  #: one row for each solution, of shape (n_solutions, n_features)
+    codes: Codes  #: their class codes
     #: "unique": one record explains the release. "degenerate": the record equals the prototype of
     #: its class without it, so no prototype moved and every class qualifies. "none": no record of
     #: the domain explains the release, within the tolerance; it holds noise, or the known records
@@ -110,8 +100,7 @@ def invert_noisy_ridge(
 ) -> tuple[Array, float, int]:
     r"""Unbiased estimate of the record behind noisy ridge prototypes, its scale, and its class.
 
-    :math:`W_y = \frac{A_y}{2} \tilde\mu_y - S_y^- = z + N(0, (A_y \sigma_y / 2)^2 I)` with
-    :math:`A_y = 2 (n_y^- + 1) + \alpha n`.
+    :math:`W_y = \frac{A_y}{2} \tilde\mu_y - S_y^-`, with :math:`A_y = 2 (n_y^- + 1) + \alpha n`.
     """
     _, moved, rows, factors = _ridge_without(prototypes, known_sums, known_counts, alpha)
     scales = np.broadcast_to(np.asarray(sigma, dtype=np.float64), moved.shape)

@@ -1,23 +1,12 @@
-r"""Does a release carry the noise that it states? Tests for whoever holds the records.
+"""Does a release carry the noise that it states? Tests for whoever holds the records.
 
-The owner knows the records D and the noisy answers. These, less what the records give without
-noise, and divided by the noise scale, must be standard normal deviates,
+Noisy answers, less what the records give without noise, over the noise scale, must be standard
+normal deviates: their length, their law, their projections on directions that were fixed before,
+and the correlations of their blocks are tested.
 
-.. math:: z = (\tilde f - f(D)) / \sigma \sim N(0, I).
-
-The same conversation that released the answers tells which values to compare them with. Four kinds
-of tests look at z alone: its length, the distribution of its entries, its projections on directions
-that were fixed before the noise, and the correlations of its blocks with each other and with those
-of other releases.
-
-**They refute, and certify nothing.** They find mistakes: a wrong scale, a shift, another
-distribution, noise used twice, other weights, other records. They do not find a clever lie: noise
-that the publisher can draw again (from a kept seed), noise that is missing in a few directions,
-draws selected until they pass, or records that differ in few places.
-
-**A verdict must not decide whether to publish.** Whoever draws again after a FAIL publishes noise
-conditioned on the records: with alpha the level of all tests, (epsilon, delta) becomes
-:func:`epsilon_after_redraws`. Find the fault, and begin again with a fresh budget.
+**They refute, and certify nothing**: a seed that was kept, draws that were selected, and noise that
+lacks in few directions are not found. **A verdict must not decide whether to publish**: (epsilon,
+delta) becomes :func:`epsilon_after_redraws`.
 """
 
 import math
@@ -32,13 +21,12 @@ from scipy.stats import chi2, kstwo, norm
 from scipy.stats import t as student
 
 from ..heads import Released
+from ..losses import Array
 from ..mechanisms import Minimiser, Query, Records, drive
 from ..mechanisms.settings import TUNING
 from ..privacy.problem import Problem
 from ..rows import SINGLE_BLAS_THREAD
 from ..verdicts import CANNOT_CHECK, FAIL, FALSE_ALARM, PASS, Check
-
-Array = NDArray[np.float64]
 
 #: With fewer deviates than these, a tenth of the noise too little can be missed.
 ENOUGH = 5_000
@@ -56,8 +44,7 @@ class Deviates:
     blocks: list[Array] = field(default_factory=list)
     #: Arrays of these shapes that the records or earlier answers fixed before the noise.
     directions: dict[str, list[Array]] = field(default_factory=dict)
-    #: Deviates that fill no block.
-    rest: Array = field(default_factory=lambda: np.empty(0))
+    rest: Array = field(default_factory=lambda: np.empty(0))  # deviates that fill no block
     #: Largest distance by which the solver's tolerance and rounding can move the deviates.
     shift: float = 0.0
 
@@ -96,10 +83,7 @@ class Deviates:
 def epsilon_after_redraws(
     epsilon: float, delta: float, level: float = FALSE_ALARM
 ) -> tuple[float, float]:
-    """What (epsilon, delta) becomes when releases that fail a test on the records are drawn again.
-
-    An honest release fails with probability ``level`` at most.
-    """
+    """What (epsilon, delta) becomes if releases that fail a test of this level are drawn again."""
     keeps = 1.0 - level
     grown = math.exp(min(epsilon, 700.0)) * level
     return epsilon - math.log(keeps), min(1.0, (delta + grown) / keeps)
@@ -114,7 +98,7 @@ def weight_checks(
 ) -> list[Check]:
     """Checks of noisy answers against all records of the fit, or why there are none.
 
-    The noise of ``earlier`` releases from the same records must be other noise.
+    The noise of ``earlier`` releases must be other noise.
     """
     noise = deviates_of(released, records)
     if isinstance(noise, Check):
@@ -199,17 +183,10 @@ def _add(noise: Deviates, query: Query, problem: Problem, noisy: Array, values: 
 def noise_checks(
     noise: Deviates, others: Sequence[Deviates] = (), *, level: float = FALSE_ALARM
 ) -> list[Check]:
-    """The four kinds of tests: scale, law, mean and reuse (of noise of other releases too).
-
-    Honest noise fails any of them with probability ``level`` at most: each has an equal share.
-    """
+    """Four tests with equal shares of ``level``: scale, law, mean and reuse (of others too)."""
     each = level / 4.0
-    return [
-        _scale_check(noise, each),
-        _law_check(noise, each),
-        _mean_check(noise, each),
-        _reuse_check(noise, others, each),
-    ]
+    checks = [check(noise, each) for check in (_scale_check, _law_check, _mean_check)]
+    return [*checks, _reuse_check(noise, others, each)]
 
 
 def _cannot(why: str) -> Check:
@@ -311,8 +288,7 @@ def _reuse_check(noise: Deviates, others: Sequence[Deviates], level: float) -> C
 def _compared(noise: Deviates, others: Sequence[Deviates]) -> Iterator[tuple[Array, Array | None]]:
     """Rows whose correlations are looked at: with each other (None), or with other rows.
 
-    Every two blocks of one width, and every two answers of one shape; of very many blocks those of
-    one answer, and of the answer that follows.
+    Of very many blocks those of one answer, and of the answer that follows.
     """
     theirs = [z for other in others for z in other.blocks]
     for width in dict.fromkeys(z.shape[1] for z in noise.blocks):
@@ -363,5 +339,4 @@ def _largest(rows: Array, others: Array | None) -> tuple[float, int]:
 
 
 def _unit(rows: Array) -> Array:
-    unit: Array = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-300)
-    return unit
+    return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-300)

@@ -35,22 +35,16 @@ class PooledPreprocessingWarning(UserWarning):
 class PreparedAudit:
     """A fitted head and the records of its audit, as the head sees them."""
 
-    #: The fitted head.
-    head: BaseBallDPClassifier
-    #: What was released, with every noisy answer of a fit that the audit made.
-    released: Released
+    head: BaseBallDPClassifier  # the fitted head
+    released: Released  # what was released, with every noisy answer of a fit that the audit made
     #: The fitted estimator in the form of the one that was passed; it may be published.
     estimator: Any
-    #: All records of the release.
-    records: Records
-    #: Positions of the training records in the rows that were passed.
-    position: NDArray[np.intp]
-    #: Records that candidates are drawn from.
-    pool: Pool
+    records: Records  # all records of the release
+    position: NDArray[np.intp]  # positions of the training records in the rows that were passed
+    pool: Pool  # records that candidates are drawn from
     #: Their positions in the public rows, or in the rows that some were held out of.
     pool_positions: NDArray[np.intp]
-    #: Whether the model is audited as it was released.
-    frozen: bool
+    frozen: bool  # whether the model is audited as it was released
     #: Owner of each training record, where the release hides all records of one person.
     owners: NDArray[np.intp] | None
 
@@ -197,8 +191,7 @@ def hold_out(
 ) -> NDArray[np.bool_]:
     """Which records are kept for candidates, all of an owner together; each class keeps a record.
 
-    The split depends on labels only if they are public: if they are private, a label change must
-    not move other records.
+    Private labels do not decide: a label change must not move other records.
     """
     try:
         codes = np.unique(y, return_inverse=True)[1]

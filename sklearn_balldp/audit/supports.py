@@ -31,21 +31,15 @@ class Support:
     #: A row for each record that changes, inside the admissible ball: (n_candidates, n_changed,
     #: n_features).
     rows: Rows
-    #: Their class codes, of shape (n_candidates, n_changed).
-    codes: Codes
-    #: Their positions in the pool, of the same shape.
-    positions: NDArray[np.intp]
+    codes: Codes  # their class codes, of shape (n_candidates, n_changed)
+    positions: NDArray[np.intp]  # their positions in the pool, of the same shape
     #: Number of distinct pool rows that could be candidates; of several records, the smallest.
     n_in_ball: int
-    #: Positions of the training records that they stand in for.
-    places: NDArray[np.intp]
+    places: NDArray[np.intp]  # positions of the training records that they stand in for
 
 
 class Pool:
-    """Records that candidates are drawn from, projected onto the ball of radius ``norm_bound``.
-
-    Rows are projected and deduplicated class by class, when they are asked for.
-    """
+    """Records that candidates are drawn from, in the ball; made class by class when asked for."""
 
     def __init__(self, rows: NDArray[np.floating], codes: Codes, norm_bound: float) -> None:
         self.rows, self.codes, self.norm_bound = rows, codes, norm_bound
@@ -86,36 +80,6 @@ def candidate_distances(support: Support, metric: str) -> Rows:
         same = codes[:, None] == codes
         gaps = np.maximum(gaps, np.where(same, distances(rows, rows, metric), np.inf))
     return gaps
-
-
-def candidates_in_ball(
-    rows: Rows,
-    codes: Codes,
-    anchor: Rows,
-    code: int,
-    radius: float,
-    n_candidates: int,
-    metric: str = "euclidean",
-) -> tuple[NDArray[np.intp], Rows, float]:
-    """Positions of rows that may stand in for an anchor, how far they are, and the radius needed.
-
-    A row under another label may do so at any distance.
-    """
-    distance = distances(rows, anchor[None], metric)[:, 0]
-    same = codes == code
-    # The anchor's row is no candidate; under another label it is another record.
-    other = ~same | (distance > _SAME * max(radius, float(np.linalg.norm(anchor))))
-    positions, distance, same = np.flatnonzero(other), distance[other], same[other]
-    reach = np.where(same, distance, 0.0)
-    near = reach <= radius
-    last = n_candidates - 1
-    needed = float(np.partition(reach, last)[last]) if len(reach) > last else np.inf
-    return positions[near], distance[near], needed
-
-
-def _up(radius: float) -> str:
-    """A radius in few digits, rounded up, so that it is still large enough."""
-    return rounded(radius, 4, UP)
 
 
 def duplicates(rows: NDArray[np.floating], codes: Codes) -> NDArray[np.bool_]:
@@ -186,8 +150,7 @@ def draw_supports(
 ) -> tuple[list[Support], int]:
     """Supports around random training records, or persons, drawn without replacement.
 
-    Anchors with too few candidates are passed over: records far from all public ones are
-    audited less.
+    Anchors with too few candidates, far from all public records, are passed over.
     """
     supports: list[Support] = []
     passed_over: list[tuple[int, float]] = []
@@ -202,10 +165,13 @@ def draw_supports(
         # A row more for each earlier record that may have taken one: see below.
         more = i if any_label else int((codes[places[:i]] == code).sum())
         positions, rows = pool.candidate_rows(None if any_label else code)
-        near, distance, needed = candidates_in_ball(
-            rows, pool.codes[positions], row, code, radius, n_candidates + more, metric
-        )
-        return positions[near], rows[near], distance, needed, more
+        distance, same = distances(rows, row[None], metric)[:, 0], pool.codes[positions] == code
+        # The anchor's row is no candidate; under another label, at any distance, it is one.
+        other = ~same | (distance > _SAME * max(radius, float(np.linalg.norm(row))))
+        reach = np.where(same, distance, 0.0)[other]
+        near, last = np.flatnonzero(other)[reach <= radius], n_candidates + more - 1
+        needed = float(np.partition(reach, last)[last]) if len(reach) > last else np.inf
+        return positions[near], rows[near], distance[near], needed, more
 
     for anchor in random_state.permutation(anchors)[: _TRIED_ANCHORS * n_supports].tolist():
         if len(supports) == n_supports:
@@ -234,16 +200,10 @@ def draw_supports(
                 rows_of_one.add(int(positions[picked[-1]]))
             picks.append((rows[picked], positions[picked]))
         chosen = np.stack([positions for _, positions in picks], axis=1)
-        supports.append(
-            Support(
-                anchor,
-                np.stack([rows for rows, _ in picks], axis=1),
-                pool.codes[chosen],
-                chosen,
-                min(len(ball[2]) for ball in balls),
-                places,
-            )
-        )
+        picked_rows = np.stack([rows for rows, _ in picks], axis=1)
+        n_in_ball = min(len(ball[2]) for ball in balls)
+        codes_of = pool.codes[chosen]
+        supports.append(Support(anchor, picked_rows, codes_of, chosen, n_in_ball, places))
     short = n_supports - len(supports)
     if short > 0:
         n_near = max((n_near for n_near, _ in passed_over), default=0)
@@ -251,15 +211,15 @@ def draw_supports(
         remedy = "more X_public (or a larger holdout), or lower n_candidates or n_supports"
         if np.isfinite(needed):
             remedy = (
-                f"a radius of {_up(needed)} would do: pass it as the auditor's radius (not the "
-                f"head's), or pass {remedy}"
+                f"a radius of {rounded(needed, 4, UP)} would do: pass it as the auditor's radius "
+                f"(not the head's), or pass {remedy}"
             )
         else:
             remedy = f"no radius would do: pass {remedy}"
         raise TooFewCandidates(
             f"only {len(supports)} of n_supports={n_supports} anchors have "
-            f"n_candidates={n_candidates} distinct candidates within {_up(radius)}, the others at "
-            f"most {n_near}; {remedy}.",
+            f"n_candidates={n_candidates} distinct candidates within {rounded(radius, 4, UP)}, the "
+            f"others at most {n_near}; {remedy}.",
             needed,
         )
     return supports, len(passed_over)

@@ -25,7 +25,7 @@ from ..encoders import TableEncoder
 from ..encoders.images import check_colours, pixels_of
 from ..pointers import unfetched
 from ..rows import history_of
-from ..text import listed, one_line, trimmed
+from ..text import by_numbers, listed, one_line, trimmed
 from .options import InputError
 
 #: Cells by the names of their columns, which are all of one length.
@@ -88,9 +88,8 @@ class Table:
 
     path: Path
     cells: Cells
-    #: What separates its cells, and whether it begins with a byte order mark.
-    separator: str = ","
-    marked: bool = False
+    separator: str = ","  # what separates its cells
+    marked: bool = False  # whether it begins with a byte order mark
 
     def __len__(self) -> int:
         return len(next(iter(self.cells.values()), ()))
@@ -98,10 +97,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Picture:
-    """An image file, which is opened when it is embedded.
-
-    Errors call it by its ``place``, as its name may be private.
-    """
+    """An image file, opened when it is embedded; errors tell its ``place``, no private name."""
 
     file: Path
     place: str = field(compare=False)
@@ -259,8 +255,7 @@ def _header(path: Path, cells: list[str]) -> list[str]:
 def _check_breaks(path: Path, rows: list[list[str]], mark: str, width: int) -> None:
     """Raise an InputError for a quoted cell whose lines would be rows themselves.
 
-    Quotes that are part of texts, of one row and of a later one, make a single row of all between.
-    Prose with line breaks rarely has the fields of a row, and the values that other rows have.
+    Quotes that are part of texts make a single row of all rows between two of them.
     """
     broken, alone = dict[int, list[list[str]]](), list[list[str]]()
     for number, row in enumerate(rows, 1):
@@ -490,12 +485,7 @@ def _files(path: Path) -> list[Path]:
             raise InputError(f"{path}: a link in it leads to a folder above itself; leave it out.")
         files += [folder / name for name in names]
 
-    def by_numbers(file: Path) -> list[Any]:
-        # Of the parts of a split every second one is a number.
-        parts = enumerate(re.split(r"(\d+)", str(file.relative_to(path))))
-        return [int(part) if i % 2 else part for i, part in parts]
-
-    return sorted(files, key=by_numbers)
+    return sorted(files, key=lambda file: by_numbers(str(file.relative_to(path))))
 
 
 def _formats() -> dict[str, str]:

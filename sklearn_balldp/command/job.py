@@ -53,21 +53,16 @@ _FEW = 20
 class Job:
     """A fit before any noise is drawn."""
 
-    #: The head, which is not fitted.
-    head: Any
-    #: Where the records lie; None of a table.
-    column: str | None
+    head: Any  # the head, which is not fitted
+    column: str | None  # where the records lie; None of a table
     #: What makes rows of unit norm of the records: an encoder, or for embeddings their norm.
     step: Any
-    #: The private records, and public ones if there are any.
-    records: Records
-    public: Records | None
-    #: What the fit would release.
-    plan: Plan
+    records: Records  # the private records
+    public: Records | None  # public ones, if there are any
+    plan: Plan  # what the fit would release
     #: About how long the records will take to be embedded; None where it was not measured.
     seconds: float | None
-    #: About how long the steps of the fit will take, after that.
-    seconds_of_steps: float
+    seconds_of_steps: float  # about how long the steps of the fit will take, after that
 
     def rows(self, X: Any) -> NDArray[Any]:
         """Rows as the head sees them."""
@@ -78,8 +73,7 @@ class Job:
 def prepare(options: argparse.Namespace, tried: Callable[[Release], None] | None = None) -> Job:
     """Read the files, and plan the fit; an InputError if a file or an option is invalid.
 
-    ``tried`` may refuse what the fit would release: before any record is embedded, if public
-    numbers tell it by then.
+    ``tried`` may refuse what the fit would release, if possible before any record is embedded.
     """
     # What options alone decide is refused before a file is read.
     params, table = _params(options), None

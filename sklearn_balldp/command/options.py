@@ -37,16 +37,8 @@ PARAMETERS = {
     "private": "--private",
     "weights": "--encoder",
 }
-# Files that are read, and what names them; a model may lie on the hub too.
-_READ = {
-    "model": "",
-    "file": "",
-    "public": "--public ",
-    "classes": "--classes ",
-    "columns": "--columns ",
-    "private": "--private ",
-    "earlier": "--earlier ",
-}
+# Files that are read, the first two without an option; a model may lie on the hub too.
+_READ = "model", "file", "public", "classes", "columns", "private", "earlier"
 # Codes of terminals: green, yellow, red and grey.
 _COLOURS = {PASS: 32, WEAK: 33, FAIL: 31, CANNOT_CHECK: 90}
 _VERIFY = """\
@@ -257,10 +249,7 @@ def _settled(options: argparse.Namespace) -> str | None:
 
 
 def _check_names(words: list[str], command: str, parsers: dict[str, _Parser]) -> None:
-    """End the process at an option that the command does not have.
-
-    What is missing would be told first otherwise, and a misspelt option is what is missing.
-    """
+    """End the process at an option that the command lacks, before what is missing is told."""
     own = parsers[command]
     for word in words[: words.index("--") if "--" in words else None]:
         name = word.partition("=")[0]
@@ -286,8 +275,8 @@ def check_files(options: argparse.Namespace) -> None:
         check_new(options.out, "--out")
         if options.out.suffix.lower() not in (".csv", ".tsv"):
             raise InputError(f"--out {options.out} must end in .csv or .tsv.")
-    for name, option in _READ.items():
-        value = given.get(name)
+    for name in _READ:
+        value, option = given.get(name), "" if name in _READ[:2] else f"--{name} "
         for path in value if isinstance(value, list) else [value]:
             if path is not None and not str(path).startswith("hf:") and not os.path.exists(path):
                 raise InputError(f"{option}{path}: there is no such file or folder.")

@@ -110,10 +110,7 @@ def _named(columns: list[str]) -> str:
 def _records(
     options: argparse.Namespace, published: Published, head: Any
 ) -> tuple[Table, list[Any], list[str]]:
-    """A table, its records and its columns of embeddings.
-
-    An error says so where the model takes embeddings.
-    """
+    """A table, its records and its columns of embeddings."""
     if published.kind == "tables":
         # A row that is refused is named by its place in the whole file.
         return new_records(options.file, Columns(table=published.pipeline()[0]), alone=False)

@@ -18,10 +18,7 @@ from .records import Records, aligned, read
 
 
 def read_public(path: Path | None, columns: Columns, private: Records) -> Records | None:
-    """Public records of a file, if one is named; incomplete ones serve nothing.
-
-    Private records must not pass for public ones: radius and accuracy would be read off them.
-    """
+    """Public records of a file, if one is named; private records must not pass for them."""
     if path is None:
         return None
     public = read(path, columns, missing="drop")
@@ -36,8 +33,7 @@ def read_public(path: Path | None, columns: Columns, private: Records) -> Record
         )
     if common:
         warnings.warn(
-            f"--public {path}: {common:,} of its records are among the private ones.",
-            stacklevel=2,
+            f"--public {path}: {common:,} of its records are among the private ones.", stacklevel=2
         )
     return public
 
@@ -75,10 +71,9 @@ def of_classes(path: Path, public: Records, classes: Any) -> Records | None:
 
 
 def foretold(head: Any, private: Records, public: Records, rows: NDArray[Any]) -> str:
-    """Accuracy to expect, by the same fit on public records in place of the private ones.
+    """Accuracy to expect, by the same fit on public ``rows`` in place of the private ones.
 
-    ``rows`` are the public ones. Each private record gives way to a public one of its label, or of
-    any label where labels are hidden; so the noise is as it will be.
+    Each private record gives way to one of its label, or of any where labels are hidden.
     """
     labels, wanted, rng = np.asarray(public.y), np.asarray(private.y), np.random.default_rng(0)
     classes = np.unique(wanted if head.classes is None else head.classes)

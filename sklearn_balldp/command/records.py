@@ -1,6 +1,6 @@
 """Records of a file: texts, images, embeddings or columns, with their labels and owners.
 
-A cell is read from its own value alone, and no error quotes one: rows are named by their number.
+A cell is read from its own value alone, and no error quotes one.
 """
 
 import difflib
@@ -42,23 +42,16 @@ _OF_NUMBERS = {str, int, float, Decimal, type(None)}
 class Records:
     """Records as a head or an encoder takes them; counts of them are private."""
 
-    #: Texts, pictures, or an array of embeddings or of the rows of a table.
-    X: Any
-    #: Labels and owners, each in one spelling.
-    y: NDArray[Any] | None
-    owners: NDArray[Any] | None
-    #: Their places in the file.
-    kept: list[int] = field(default_factory=list)
-    #: How many lacked something.
-    n_dropped: int = 0
-    #: How many have the content of an earlier one.
-    n_repeated: int = 0
-    #: How many write their label in another way than the first of their class.
-    n_respelled: int = 0
+    X: Any  # texts, pictures, or an array of embeddings or of the rows of a table
+    y: NDArray[Any] | None  # labels, each in one spelling
+    owners: NDArray[Any] | None  # owners, as they
+    kept: list[int] = field(default_factory=list)  # their places in the file
+    n_dropped: int = 0  # how many lacked something
+    n_repeated: int = 0  # how many have the content of an earlier one
+    n_respelled: int = 0  # how many write their label in another way than the first of their class
     #: Of a table: how many cells of each column are not as declared.
     counts: dict[str, Counts] = field(default_factory=dict)
-    #: Of a table: what may be meant otherwise than it is read.
-    odd: tuple[str, ...] = ()
+    odd: tuple[str, ...] = ()  # of a table: what may be meant otherwise than it is read
 
     @property
     def groups(self) -> dict[str, Any]:
@@ -67,10 +60,7 @@ class Records:
 
 
 def read(path: Path, columns: Columns, *, missing: str = "error") -> Records:
-    """All records of a file, or of a folder of Parquet files or pictures.
-
-    ``missing`` says what becomes of those without content, label or owner: "error" or "drop".
-    """
+    """All records of a file, or of a folder; ``missing`` ones are an "error", or "drop" them."""
     table = table_of(path, columns)
     cells = {columns.content: contents_of(table, columns)}
     for name in columns.named:
@@ -142,10 +132,7 @@ def _odd(table: Table, encoder: TableEncoder) -> Iterator[str]:
 
 
 def aligned(labels: Iterable[str], classes: Iterable[str] = ()) -> list[str]:
-    """Labels as the classes, or else as some of themselves, write those that are equal: 7 and 7.0.
-
-    A label that no other is equal to keeps its spelling.
-    """
+    """Labels as the classes, or else some of themselves, write those that are equal (7, 7.0)."""
     labels = [*labels]
     # Of two spellings that of the whole number is taken.
     names = {label_key(name): name for name in sorted({*labels}, key=len, reverse=True)}
@@ -172,7 +159,7 @@ def _owners(names: list[str], kept: list[int], path: Path, column: str) -> NDArr
 
 
 def new_records(path: Path, columns: Columns, *, alone: bool) -> tuple[Table, list[Any], list[str]]:
-    """A table, contents of its rows (a missing text is empty), and its columns of embeddings.
+    """A table, contents of its rows, and its columns of embeddings.
 
     ``alone`` says that a column of another name is meant if it is the only one.
     """

@@ -10,7 +10,6 @@ from dataclasses import KW_ONLY, dataclass, replace
 from functools import cache
 from typing import Any, ClassVar
 
-import joblib
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
@@ -29,17 +28,12 @@ from .._parameters import (
     check_positive,
     check_whole,
 )
-from .._validation import (
-    all_finite,
-    all_or_nothing,
-    check_complete,
-    complete_labels,
-    validated,
-)
+from .._validation import all_finite, all_or_nothing, check_complete, complete_labels, validated
 from ..accounting.accountant import check_accountant
 from ..adjacency import DOMAINS, METRICS
 from ..labels import fault_of, plain
-from ..mechanisms import Mechanism, Records
+from ..losses import Array
+from ..mechanisms import Mechanism, Records, Statistics
 from ..pipelines import Head
 from ..privacy.noise import Noise, check_random_state
 from ..privacy.problem import Problem
@@ -106,8 +100,9 @@ class BaseBallDPClassifier(Head, ClassifierMixin, BaseEstimator, metaclass=ABCMe
         cost.
     class_embeddings : array-like of shape (n_classes, n_features) or None, default=None
         Helps where classes are many and the noise is large, at no cost in privacy: a public vector
-        for each class, such as the embedding of its name. Noisy class means are shrunk towards a
-        fitted multiple of it.
+        for each class, such as the embedding of its name. Noisy class means, which a descent starts
+        from too, are shrunk towards a fitted multiple of it. A mechanism that asks no class means
+        (``start="zero"`` or "mean", or noise on the minimiser) raises a ValueError.
     protect_labels : bool, default=False
         Hides a change of one record's label too, at any distance. Needs ``classes``. The noise is
         at least that of such a change, so that a small radius saves little.
@@ -176,7 +171,7 @@ class BaseBallDPClassifier(Head, ClassifierMixin, BaseEstimator, metaclass=ABCMe
 
     @staticmethod
     @abstractmethod
-    def _rule_of(released: Released) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _rule_of(released: Released) -> tuple[Array, Array]:
         """Weights (n_scores, n_features) and offsets (n_scores,) of the released scores."""
 
     def _settings(self) -> Settings:
@@ -203,17 +198,7 @@ class BaseBallDPClassifier(Head, ClassifierMixin, BaseEstimator, metaclass=ABCMe
 
         Those of a mechanism or a policy are named like ``mechanism__n_steps``. An object whose
         parameters are set is copied before, as other heads may hold it; a mechanism that was named
-        becomes its object.
-
-        Parameters
-        ----------
-        **params
-            Any of the parameters.
-
-        Returns
-        -------
-        self
-            The head.
+        becomes its object. The ``params`` are any of these; the head is returned.
         """
         nested = {name.partition("__")[0] for name in params if "__" in name}
         present = self.get_params(deep=False)
@@ -321,12 +306,8 @@ class BaseBallDPClassifier(Head, ClassifierMixin, BaseEstimator, metaclass=ABCMe
         Returns
         -------
         self
-            The fitted head; ``release_`` states what it guarantees.
-
-        Raises
-        ------
-        ValueError
-            If a parameter or the data is invalid; nothing is released then.
+            The fitted head; ``release_`` states what it guarantees. A ValueError if a parameter or
+            the data is invalid; nothing is released then.
         """
         with shown(self.verbose), all_or_nothing(self):
             self._check_parameters()
@@ -334,7 +315,7 @@ class BaseBallDPClassifier(Head, ClassifierMixin, BaseEstimator, metaclass=ABCMe
             labels = self._encode(targets)
             self.classes_, codes, _ = labels
             weights = self._weights(len(rows), labels, groups)
-            radius = self._known_radius()
+            radius = known_radius(self)
             if radius is None:
                 pair = rows, targets
                 if self._policy.source in PUBLIC_SOURCES:
@@ -380,13 +361,9 @@ class BaseBallDPClassifier(Head, ClassifierMixin, BaseEstimator, metaclass=ABCMe
         Returns
         -------
         Plan
-            What is released, its noise and its signal; printing it shows all of them.
-
-        Raises
-        ------
-        ValueError
-            If a parameter is invalid, counts do not add up, or the radius is chosen from rows:
-            give a number or a fitted policy in a ``FrozenEstimator``.
+            What is released, its noise and its signal; printing it shows all of them. A ValueError
+            if a parameter is invalid, counts do not add up, or the radius is chosen from rows: give
+            a number or a fitted policy in a ``FrozenEstimator``.
         """
         self._check_parameters()
         for name, value in (("n_samples", n_samples), ("n_features", n_features)):
@@ -394,7 +371,7 @@ class BaseBallDPClassifier(Head, ClassifierMixin, BaseEstimator, metaclass=ABCMe
         shape = int(n_samples), int(n_features)
         labels = self._planned_labels(shape[0], class_counts, y, groups)
         weights = self._weights(shape[0], labels, groups)
-        radius = self._known_radius()
+        radius = known_radius(self)
         if radius is None:
             raise ValueError(
                 "radius: this policy chooses from rows, and a plan has none; pass a number, or a "
@@ -473,17 +450,6 @@ class BaseBallDPClassifier(Head, ClassifierMixin, BaseEstimator, metaclass=ABCMe
         warn_of_large_delta(self.delta, weights.sums_weights)
         return weights
 
-    def _known_radius(self) -> ChosenRadius | None:
-        """The radius; None where a policy has yet to choose it from rows."""
-        return known_radius(
-            self.radius,
-            metric=self.metric,
-            norm_bound=float(self.norm_bound),
-            labels="protected" if self.protect_labels else "public",
-            domain=self.domain,
-            accountant=self.accountant,
-        )
-
     def _public_numbers(
         self,
         shape: tuple[int, int],
@@ -521,10 +487,6 @@ class BaseBallDPClassifier(Head, ClassifierMixin, BaseEstimator, metaclass=ABCMe
         """Public record of the release."""
         return self._fitted().release
 
-    def __dask_tokenize__(self) -> str:
-        # Dask tells dataclasses apart by their parameters, which several fits may share.
-        return str(joblib.hash(self))
-
     @property
     def class_counts_(self) -> NDArray[np.intp]:
         """Public records of each class."""
@@ -539,7 +501,7 @@ class BaseBallDPClassifier(Head, ClassifierMixin, BaseEstimator, metaclass=ABCMe
             raise AttributeError(f"this {type(self).__name__} is not fitted yet; call fit.")
         return released
 
-    def _linear_rule(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _linear_rule(self) -> tuple[Array, Array]:
         """Weights (n_scores, n_features) and offsets (n_scores,) that it predicts with."""
         released = self._fitted()
         return released.cached("rule", lambda: self._rule_of(released))
@@ -552,16 +514,9 @@ class BaseBallDPClassifier(Head, ClassifierMixin, BaseEstimator, metaclass=ABCMe
     def with_rule(self, **settings: Any) -> "BaseBallDPClassifier":
         """Another fitted head from the same release, at no cost in privacy.
 
-        Parameters
-        ----------
-        **settings
-            ``priors`` (not of the SVC); of prototypes ``decision`` too, of the discriminant
-            ``shrinkage`` and ``class_embeddings``. Others raise a ValueError.
-
-        Returns
-        -------
-        BaseBallDPClassifier
-            Fitted, with these parameters; its ``release_`` is this head's.
+        The ``settings`` are ``priors`` (not of the SVC); of prototypes ``decision`` too, of the
+        discriminant ``shrinkage`` and ``class_embeddings``; others raise a ValueError. The head has
+        these parameters; its ``release_`` is this head's.
         """
         check_is_fitted(self)
         odd = sorted(set(settings) - set(self._of_the_rule))
@@ -581,10 +536,7 @@ class BaseBallDPClassifier(Head, ClassifierMixin, BaseEstimator, metaclass=ABCMe
         return head
 
     def _public_rows(
-        self,
-        X_public: ArrayLike | None,
-        y_public: ArrayLike | None,
-        classes: NDArray[Any],
+        self, X_public: ArrayLike | None, y_public: ArrayLike | None, classes: NDArray[Any]
     ) -> tuple[NDArray, NDArray]:
         """Public rows and labels, or rows before and after an edit, as a policy asks for them."""
         edits = self._policy.source == "edits"
@@ -668,19 +620,9 @@ class BaseBallDPClassifier(Head, ClassifierMixin, BaseEstimator, metaclass=ABCMe
     def score(self, X: ArrayLike, y: Any, sample_weight: ArrayLike | None = None) -> float:
         """Accuracy: the share of the rows whose label is predicted.
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows, as :meth:`predict` takes them.
-        y : array-like of shape (n_samples,)
-            True labels, as :meth:`fit` takes them.
-        sample_weight : array-like of shape (n_samples,), default=None
-            How much each row counts.
-
-        Returns
-        -------
-        float
-            Of private rows it is private information, and no part of the release.
+        ``X`` are rows, as :meth:`predict` takes them, ``y`` are true labels, as :meth:`fit` takes
+        them, and ``sample_weight`` how much each row counts. Of private rows it is private
+        information, and no part of the release.
         """
         return super().score(X, plain(y), sample_weight)
 
@@ -703,22 +645,22 @@ class BaseBallDPClassifier(Head, ClassifierMixin, BaseEstimator, metaclass=ABCMe
         """
         check_is_fitted(self)
         check_flag("project", project)
-        coef, intercept = self._linear_rule()
-        return plain_model(
-            coef,
-            intercept,
-            self.classes_,
-            norm_bound=self.release_.norm_bound if project else None,
-            domain=self.release_.domain,
-            probabilities=hasattr(self, "predict_proba"),
-            names=getattr(self, "feature_names_in_", None),
-        )
+        return plain_model(self, project)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         # Noise calibrated to a handful of records rightly drowns them.
         tags.classifier_tags.poor_score = True
         return tags
+
+
+class BaseSumsClassifier(BaseBallDPClassifier):
+    """Head that is made of noisy class sums."""
+
+    @property
+    def statistics_(self) -> Statistics:
+        """What was released: noisy sums, and the scales of their noise."""
+        return self._fitted().statistics()
 
 
 @cache  # reading a signature takes long

@@ -1,13 +1,8 @@
 """Two steps of a fit: promise from public numbers, then let the kernel answer.
 
-A fit (:meth:`.BaseBallDPClassifier.fit`) takes these steps:
-
-1. It validates parameters, rows and labels.
-2. A radius policy chooses the radius. A private or declared quantile reads rows for that, once the
-   accountant has counted it.
-3. :func:`promise` writes the record, from public numbers alone.
-4. :func:`release` has the kernel answer the queries. Once it has accepted the first one, and before
-   it reads the rows, the accountant counts the record: nothing takes that back.
+A radius policy that reads rows has chosen by then, once the accountant has counted it. The kernel
+has the record counted when it accepts the first query, before it reads the rows: nothing takes that
+back.
 """
 
 import math
@@ -19,12 +14,12 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import clone
 
 from .._validation import all_finite, caller_level
 from .._version import __version__
 from ..accounting import count
+from ..losses import Array
 from ..mechanisms import Kernel, Mechanism, Query, Records, answered, drive
 from ..mechanisms.settings import TUNING
 from ..privacy.bounds import Bound, check_rising, tag_of
@@ -35,16 +30,8 @@ from ..privacy.release import Release
 from ..privacy.weights import Weights
 from ..progress import bar
 from ..radius import ChosenRadius
-from ..rows import (
-    SINGLE_BLAS_THREAD,
-    blas_threads_for,
-    check_sizes,
-    row_blocks,
-    working_precision,
-)
+from ..rows import SINGLE_BLAS_THREAD, blas_threads_for, check_sizes, row_blocks, working_precision
 from .released import Released
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -115,15 +102,9 @@ def release(head: Any, pledge: Pledge, records: Records) -> Released:
         head.accountant.ledger.check(pledge.release)
         _check_rows(records.X, problem.domain)
     conversation = mechanism.conversation(problem, bound)  # made before any row is in reach
-    kernel = Kernel(
-        problem,
-        records,
-        bound,
-        noise,
-        answered(mechanism),
-        mechanism.most_queries,
-        partial(count, head.accountant, pledge.release),
-    )
+    charge = partial(count, head.accountant, pledge.release)
+    rules = answered(mechanism), mechanism.most_queries, charge
+    kernel = Kernel(problem, records, bound, noise, *rules)
     kept = head._keep_answers or keeps_answers(mechanism, bound)
     answers: list[Array] = []
     with (

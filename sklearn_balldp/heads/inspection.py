@@ -33,10 +33,7 @@ def head_of(released: Released, parameters: dict[str, Any], names: Any = None) -
 
 
 def fit_with_answers(head: BaseBallDPClassifier, X: Any, y: Any, **given: Any) -> Released:
-    """Fit a head, and give what it released with every noisy answer.
-
-    The head itself keeps the answers of a descent only if its mechanism is asked to.
-    """
+    """Fit a head, and give what it released with every answer, which it need not keep."""
     head._keep_answers = True
     try:
         released = head.fit(X, y, **given).released_
@@ -76,10 +73,7 @@ def rows_and_codes(
 def records_of(
     head: BaseBallDPClassifier, X: Any, y: Any, groups: ArrayLike | None = None
 ) -> Records:
-    """The records of a fitted head as its fit saw them, with their weights.
-
-    A ValueError says that number, labels or owners are not those of the fit.
-    """
+    """The records of a fitted head as its fit saw them; a ValueError if they are others."""
     (X, codes), problem, class_weight = rows_and_codes(head, X, y), head.release_.problem, None
     if len(codes) != problem.n_samples:
         raise ValueError(

@@ -4,17 +4,9 @@ import copy
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import numpy as np
-from numpy.typing import NDArray
-
 from .._parameters import check_flag, check_positive, checked_class_embeddings, is_auto, is_real
-from ..mechanisms import (
-    MECHANISMS,
-    GradientPerturbation,
-    Mechanism,
-    OutputPerturbation,
-    Transcript,
-)
+from ..losses import Array
+from ..mechanisms import MECHANISMS, GradientPerturbation, Mechanism, OutputPerturbation, Transcript
 from ..privacy.problem import Problem
 from .base import BaseBallDPClassifier
 from .released import Released
@@ -68,11 +60,6 @@ class BaseLinearClassifier(BaseBallDPClassifier):
         largest weight over the mean weight. For public labels. "balanced" is
         ``n_samples / (n_classes * n_c)``, capped at 4, with ``n_classes`` those that have records;
         a dict maps labels to positive weights. ``priors`` help rare classes without noise.
-    class_embeddings : array-like of shape (n_classes, n_features) or None, default=None
-        Helps where classes are many and the noise is large, at no cost in privacy: a public vector
-        for each class, such as the embedding of its name. Noisy class means are shrunk towards a
-        fitted multiple of it, and a descent starts from these means. With ``start="zero"`` or
-        "mean", and with noise on the minimiser, it raises a ValueError.
 
     Attributes
     ----------
@@ -139,12 +126,12 @@ class BaseLinearClassifier(BaseBallDPClassifier):
         )
 
     @property
-    def coef_(self) -> NDArray[np.float64]:
+    def coef_(self) -> Array:
         """Noisy weights, of shape (n_scores, n_features)."""
         return self._fitted().weights()[0]
 
     @property
-    def intercept_(self) -> NDArray[np.float64]:
+    def intercept_(self) -> Array:
         """Noisy intercepts as released, of shape (n_scores,); zeros where none is fitted."""
         return self._fitted().weights()[1]
 
@@ -159,5 +146,5 @@ class BaseLinearClassifier(BaseBallDPClassifier):
         return transcript
 
     @staticmethod
-    def _rule_of(released: Released) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _rule_of(released: Released) -> tuple[Array, Array]:
         return released.weights()

@@ -4,16 +4,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .._parameters import Portion, Share, check_number, is_auto
+from ..losses import Array
 from ..mechanisms import Mechanism, StatisticsPerturbation
 from ..mechanisms.discriminant_rule import discriminant_rule
 from ..mechanisms.initialisation import kept_of_slopes
+from .base import BaseSumsClassifier
 from .documentation import documented
 from .released import Released
 from .scoring import ProbabilitiesMixin
-from .sums import BaseSumsClassifier
 
 
 @documented
@@ -98,25 +98,20 @@ class BallDPLinearDiscriminant(ProbabilitiesMixin, BaseSumsClassifier):
         return StatisticsPerturbation(None if is_auto(self.share) else self.share)
 
     @property
-    def coef_(self) -> NDArray[np.float64]:
+    def coef_(self) -> Array:
         """Weights of the scores, of shape (1, n_features) or (n_classes, n_features)."""
         return self._linear_rule()[0]
 
     @property
-    def intercept_(self) -> NDArray[np.float64]:
+    def intercept_(self) -> Array:
         """Offsets; infinite for a class without records, which is never predicted."""
         return self._linear_rule()[1]
 
     @staticmethod
-    def _rule_of(released: Released) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        settings = released.settings
-        statistics = released.statistics()
-        coef, intercept = discriminant_rule(
-            statistics,
-            shrinkage=settings.shrinkage,
-            priors=settings.priors,
-            class_embeddings=settings.class_embeddings,
-        )
+    def _rule_of(released: Released) -> tuple[Array, Array]:
+        statistics, settings = released.statistics(), vars(released.settings)
+        given = {name: settings[name] for name in BallDPLinearDiscriminant._of_the_rule}
+        coef, intercept = discriminant_rule(statistics, **given)
         if statistics.second_moment is None:
             kept = kept_of_slopes(coef, statistics)
             coef, intercept = kept * coef, kept * intercept

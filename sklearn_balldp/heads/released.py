@@ -8,19 +8,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._parameters import checked_class_embeddings, checked_priors
+from ..losses import Array
 from ..mechanisms import MECHANISMS, Conversation, Mechanism, Query, Transcript
 from ..privacy.digest import parameters_digest
 from ..privacy.problem import Problem
 from ..privacy.release import Release
 
-Array = NDArray[np.float64]
-
 
 def shares_of(problem: Problem) -> Array | None:
-    """Weight that each class has in a release; None where labels are protected.
-
-    Of a linear head it is that in the loss, where weights of classes count.
-    """
+    """Weight that each class has in a release, of a linear head in its loss; None if protected."""
     totals = problem.loss_weights.class_totals
     if totals is None or not problem.loss:
         return problem.class_sizes
@@ -29,10 +25,7 @@ def shares_of(problem: Problem) -> Array | None:
 
 @dataclass(frozen=True, eq=False)
 class Settings:
-    """How predictions are made of released values: public choices, which cost no privacy.
-
-    Each is the parameter of that name of some head.
-    """
+    """How predictions are made of released values: public choices, parameters of some head."""
 
     priors: Any = None
     decision: str = "auto"
@@ -54,14 +47,7 @@ class Settings:
 class Released:
     """What a fit leaves: public, frozen, and all that predictions and checks need.
 
-    Attributes
-    ----------
-    values : ndarray
-        What the mechanism returned.
-    mechanism : Mechanism
-        The public algorithm: audits and checks drive it again.
-    answers : tuple of ndarray
-        Every noisy answer, in order, from which the values follow; empty if they were not kept.
+    The ``values`` follow from ``answers``, every noisy one in order; empty if they were not kept.
     """
 
     release: Release

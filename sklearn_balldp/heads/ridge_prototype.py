@@ -4,15 +4,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .._parameters import check_option, check_positive
+from ..losses import Array
 from ..mechanisms import Mechanism, PrototypePerturbation, prototypes_of
 from ..mechanisms.prototype_rule import gaussian_rule, shift_of_priors
+from .base import BaseSumsClassifier
 from .documentation import documented
 from .released import Released
 from .scoring import ProbabilitiesMixin
-from .sums import BaseSumsClassifier
 
 
 @documented
@@ -100,7 +100,7 @@ class BallDPRidgePrototype(ProbabilitiesMixin, BaseSumsClassifier):
         return PrototypePerturbation(self.counts)
 
     @property
-    def prototypes_(self) -> NDArray[np.float64]:
+    def prototypes_(self) -> Array:
         """Noisy prototypes, of shape (n_classes, n_features)."""
         released = self._fitted()
         return released.cached("prototypes", lambda: _prototypes(released))
@@ -112,18 +112,14 @@ class BallDPRidgePrototype(ProbabilitiesMixin, BaseSumsClassifier):
         return _is_gaussian(released.settings.decision, released.problem.labels == "protected")
 
     @staticmethod
-    def _rule_of(released: Released) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _rule_of(released: Released) -> tuple[Array, Array]:
         problem, settings = released.problem, released.settings
         prototypes, masses = _prototypes(released), problem.class_sizes
         if masses is not None and _is_gaussian(settings.decision, False):
             shrink = 2.0 * masses + problem.alpha * problem.sums_weights.total
-            coef, intercept = gaussian_rule(
-                prototypes,
-                masses,
-                2.0 * released.statistics().sigma_sums / shrink,
-                alpha=problem.alpha,
-                norm_bound=problem.norm_bound,
-            )
+            noise = 2.0 * released.statistics().sigma_sums / shrink
+            public = {"alpha": problem.alpha, "norm_bound": problem.norm_bound}
+            coef, intercept = gaussian_rule(prototypes, masses, noise, **public)
             return coef, intercept + shift_of_priors(settings.priors, masses)
         offsets = -0.5 * np.vecdot(prototypes, prototypes)
         if masses is not None:
@@ -136,5 +132,5 @@ def _is_gaussian(decision: str, protected: bool) -> bool:
     return decision == "gaussian" or (decision == "auto" and not protected)
 
 
-def _prototypes(released: Released) -> NDArray[np.float64]:
+def _prototypes(released: Released) -> Array:
     return prototypes_of(released.statistics(), released.problem.alpha)

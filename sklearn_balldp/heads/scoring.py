@@ -1,7 +1,6 @@
 """Scores of rows under released weights, the classes of largest score, and probabilities.
 
-What is predicted of a row depends on that row alone, bit for bit: it decides by itself how it is
-computed, and blocks of rows are cut by their shape. :class:`.PrivateAccuracy` counts on it.
+What is predicted of a row depends on it alone, bit for bit: :class:`.PrivateAccuracy` counts on it.
 """
 
 from collections.abc import Callable
@@ -12,21 +11,22 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import log_softmax
 from sklearn.utils.metaestimators import available_if
 
+from ..losses import Array
 from ..mechanisms.products import scores_of
 from ..rows import Shard, are_plain, rows_in_domain, table_of, working_precision
+from ..rows.sources import Floats
 
 
 class ProbabilitiesMixin:
     """Probabilities of a head whose scores are log-probabilities, up to a constant of the row."""
 
-    #: The head provides it.
-    _scores: Callable[..., NDArray[Any]]
+    _scores: Callable[..., NDArray[Any]]  # the head provides it
 
     def _has_probabilities(self) -> bool:
         return True
 
     @available_if(lambda self: self._has_probabilities())
-    def predict_log_proba(self, X: ArrayLike) -> NDArray[np.floating]:
+    def predict_log_proba(self, X: ArrayLike) -> Floats:
         """Log-probabilities of ``classes_``, of shape (n_samples, n_classes), for rows ``X``.
 
         Rows and types are those of ``decision_function``.
@@ -39,15 +39,15 @@ class ProbabilitiesMixin:
         return np.where(np.exp(logs) > 0.0, logs, -np.inf)
 
     @available_if(lambda self: self._has_probabilities())
-    def predict_proba(self, X: ArrayLike) -> NDArray[np.floating]:
+    def predict_proba(self, X: ArrayLike) -> Floats:
         """Probabilities of ``classes_``, of shape (n_samples, n_classes), for rows ``X``."""
         return np.exp(self.predict_log_proba(X))
 
 
 def projected_scores(
-    X: NDArray[np.floating],
-    coef: NDArray[np.float64],
-    intercept: NDArray[np.float64],
+    X: Floats,
+    coef: Array,
+    intercept: Array,
     norm_bound: float,
     domain: str = "ball",
     *,
@@ -55,8 +55,7 @@ def projected_scores(
 ) -> NDArray[Any]:
     """Scores of rows in the domain, in the precision of the rows where it can hold them.
 
-    With ``largest`` only the position of the largest score of each row, block by block. A row that
-    holds NaN or infinity raises a FloatingPointError.
+    With ``largest`` only where they are largest. Refused rows raise a FloatingPointError.
     """
     # Products of plain rows with such weights are finite. No row decides the precision.
     moderate = bool((np.abs(coef) < 1e18).all())

@@ -3,29 +3,15 @@
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
-
-Array = NDArray[np.float64]
 
 # Takes the place of infinity; single precision can hold it too.
 _AS_INFINITY = 1e30
 
 
-def plain_model(
-    coef: Array,
-    intercept: Array,
-    classes: NDArray[Any],
-    *,
-    norm_bound: float | None,
-    domain: str,
-    probabilities: bool,
-    names: NDArray[Any] | None = None,
-) -> Any:
-    """Linear scores as a scikit-learn estimator, behind steps that project where asked to.
+def plain_model(head: Any, project: bool) -> Any:
+    """The rule of a fitted head as a scikit-learn estimator, behind steps that ``project``.
 
-    It is a ``LogisticRegression`` where scores are log-probabilities up to a constant, else a
-    ``LinearSVC``. ``norm_bound`` is None if rows are in the domain already. An infinite offset
-    means that a class is never predicted.
+    An infinite offset means that a class is never predicted.
     """
     # They take longer to import than all that a check needs.
     from sklearn.linear_model import LogisticRegression
@@ -33,6 +19,9 @@ def plain_model(
     from sklearn.preprocessing import FunctionTransformer, Normalizer
     from sklearn.svm import LinearSVC
 
+    (coef, intercept), classes = head._linear_rule(), head.classes_
+    norm_bound, domain = head.release_.norm_bound if project else None, head.release_.domain
+    names = getattr(head, "feature_names_in_", None)
     finite = np.isfinite(intercept)
     # No score of a row in the ball exceeds this, so a thousand times it is out of reach.
     longest = np.linalg.norm(coef, axis=1).max() * (norm_bound or 1.0)
@@ -42,7 +31,7 @@ def plain_model(
     )
     if len(classes) == 2 and len(coef) == 2:
         coef, intercept = coef[1:] - coef[:1], intercept[1:] - intercept[:1]
-    model: Any = LogisticRegression() if probabilities else LinearSVC()
+    model: Any = LogisticRegression() if hasattr(head, "predict_proba") else LinearSVC()
     model.classes_, model.intercept_ = classes, intercept
     model.n_iter_ = np.zeros(1, dtype=np.int32)
     if norm_bound is None:

@@ -10,20 +10,19 @@ from numpy.typing import ArrayLike, NDArray
 
 from .._parameters import Length, in_range, is_real
 from .._validation import check_complete
+from ..losses import Array
 from ..mechanisms.settings import MOST_BALANCED
 from ..privacy.weights import Weights, uniform_weights
 from ..text import spelling
 
-Array = NDArray[np.float64]
 Codes = NDArray[np.intp]
 
 
 @dataclass(frozen=True)
 class FitWeights:
-    """Weights of a fit.
+    """Weights of a fit: ``rows`` are those of records in sums, without classes (None: all 1).
 
-    ``rows`` are the weights of the records in sums, without those of their classes (None where all
-    are 1). All else are public numbers, as :class:`.Problem` has them.
+    All else are public numbers, as :class:`.Problem` has them.
     """
 
     rows: Array | None
@@ -48,10 +47,8 @@ def fit_weights(
 ) -> FitWeights:
     """Weights of records from public things alone; ``codes`` are None where labels are protected.
 
-    Without ``groups``, ``counts`` of the classes are enough: pass them in place of ``codes``.
-    ``groups`` names the owner of each record, which then counts for one over the records of its
-    owner. Anything invalid raises a ValueError; no message quotes an owner, a label of a record or
-    a weight.
+    Without ``groups``, ``counts`` of the classes are enough in place of ``codes``. A record counts
+    for one over those of its owner. No error quotes an owner, a label of a record or a weight.
     """
     rows, owners, k = None, None, len(classes)
     if codes is not None:
@@ -141,15 +138,9 @@ def _class_weights(class_weight: Any, classes: NDArray[Any], masses: Array, cap:
 
 
 def weights_of(
-    rows: Array,
-    codes: Codes | None,
-    n_classes: int,
-    owners: Codes | None = None,
+    rows: Array, codes: Codes | None, n_classes: int, owners: Codes | None = None
 ) -> Weights:
-    """Public numbers of weights; sums of a unit are rounded up.
-
-    ``owners`` are whole numbers from 0; by default each record has one.
-    """
+    """Public numbers of weights, with sums rounded up; by default each record has an owner."""
     n = len(rows)
     totals, largest_of, block_factor = None, None, 1.0
     if owners is None:

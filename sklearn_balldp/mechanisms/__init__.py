@@ -1,20 +1,25 @@
 """What is asked of the records: queries, the kernel that answers them, and the mechanisms."""
 
-from .base import Mechanism
-from .descent import DescentBound, GradientPerturbation, Transcript
-from .gradients import MeanGradient
-from .kernel import (
-    Conversation,
-    Kernel,
-    PrivacyError,
-    PrivacyFilter,
-    Query,
-    Records,
-    drive,
-    drive_many,
-)
-from .minimiser import Minimiser, OutputPerturbation
-from .sums import PrototypePerturbation, Statistics, StatisticsPerturbation, Sums, prototypes_of
+from .base import Mechanism as Mechanism
+from .descent import DescentBound as DescentBound
+from .descent import GradientPerturbation as GradientPerturbation
+from .descent import Transcript as Transcript
+from .gradients import MeanGradient as MeanGradient
+from .kernel import Conversation as Conversation
+from .kernel import Kernel as Kernel
+from .kernel import PrivacyError as PrivacyError
+from .kernel import PrivacyFilter as PrivacyFilter
+from .kernel import Query as Query
+from .kernel import Records as Records
+from .kernel import drive as drive
+from .kernel import drive_many as drive_many
+from .minimiser import Minimiser as Minimiser
+from .minimiser import OutputPerturbation as OutputPerturbation
+from .sums import PrototypePerturbation as PrototypePerturbation
+from .sums import Statistics as Statistics
+from .sums import StatisticsPerturbation as StatisticsPerturbation
+from .sums import Sums as Sums
+from .sums import prototypes_of as prototypes_of
 
 #: The queries whose sensitivity is proved here.
 PROVED: tuple[type[Query], ...] = (Sums, MeanGradient, Minimiser)
@@ -34,30 +39,3 @@ MECHANISMS: dict[str, type[Mechanism]] = {
 def answered(mechanism: Mechanism) -> tuple[type[Query], ...]:
     """The kinds of queries that the kernel answers for a mechanism."""
     return (*PROVED, *mechanism.accepts)
-
-
-__all__ = [
-    "MECHANISMS",
-    "PROVED",
-    "Conversation",
-    "DescentBound",
-    "GradientPerturbation",
-    "Kernel",
-    "MeanGradient",
-    "Mechanism",
-    "Minimiser",
-    "OutputPerturbation",
-    "PrivacyError",
-    "PrivacyFilter",
-    "PrototypePerturbation",
-    "Query",
-    "Records",
-    "Statistics",
-    "StatisticsPerturbation",
-    "Sums",
-    "Transcript",
-    "answered",
-    "drive",
-    "drive_many",
-    "prototypes_of",
-]

@@ -1,17 +1,7 @@
-r"""How certain the scores of a descent may be: a factor that makes them log-odds.
+"""How certain the scores of a descent may be: a factor that makes them log-odds.
 
-Clipped residuals, and noise that steps gather, make scores too large where classes overlap. A
-positive factor on all of them changes no prediction. It follows from what was released already:
-
-* By the sums, the scores of rows are about normal around those of the class means.
-* With p the probabilities that scores s mean by themselves, a step's gradient at theta has the
-  product :math:`f = E \langle s, \mathrm{clip}(p - e_y) \rangle` with theta, plus noise of a known
-  scale: that of a step does not depend on where it was taken.
-* If the odds of the labels are :math:`\alpha s`, that product is
-  :math:`\varphi(\alpha) = E \sum_y \mathrm{softmax}(\alpha s)_y \langle s, \mathrm{clip}(p - e_y)
-  \rangle`, with no label in it. The factor is the :math:`\alpha` whose product was released.
-
-Noise pulls it towards a number chosen on public data, and it is at most 1.
+Clipped residuals and noise make scores too large. "Noise on gradients" of the documentation derives
+the factor from what was released; it is at most 1, and changes no prediction.
 """
 
 import math
@@ -19,16 +9,14 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import softmax
 
+from ..losses import Array
 from ..privacy.problem import Problem
 from ..rows import blas_threads_for
 from .discriminant_rule import likely_counts
 from .settings import CERTAINTY
-
-Array = NDArray[np.float64]
 
 #: Share of the steps, the last, whose gradients tell; and the smallest factor.
 _LAST, _LEAST = 0.25, 2.0**-6
@@ -49,11 +37,9 @@ def factor_of(
     products: Sequence[float],
     noise: float,
 ) -> float:
-    """The factor of a descent's scores, of released values alone.
+    """The factor of a descent's scores, for rows as they come, of released values alone.
 
-    ``parameters`` are weights and, if there is one, the intercept of rows as they come;
-    ``products`` are those of the last gradients with where they were taken, each with noise of
-    this standard deviation. A single column of scores is that of the second class.
+    ``products`` are those of the last gradients with where they were taken, each with ``noise``.
     """
     scores = scores_of_sums(problem, statistics, parameters)
     return factor(scores, clip, float(np.mean(products)), noise / math.sqrt(len(products)))
@@ -86,10 +72,7 @@ def factor(scores: Array, clip: float | None, product: float, noise: float) -> f
 
 
 def scores_of_sums(problem: Problem, statistics: Any, parameters: Array) -> Array:
-    """Scores of records as released sums have them: normal, around those of the class means.
-
-    Without a second moment the rows vary equally in all directions. The draws are always the same.
-    """
+    """Scores of records as released sums have them: normal around those of the class means."""
     d = problem.n_features
     coef, offsets = parameters[:, :d], parameters[:, d:].sum(axis=1)
     n, square = statistics.total, statistics.norm_bound**2
@@ -122,5 +105,4 @@ def scores_of_sums(problem: Problem, statistics: Any, parameters: Array) -> Arra
     # This stream is the same with every version of NumPy.
     draws = np.random.RandomState(0).standard_normal((records, k))
     classes = np.searchsorted(np.cumsum(weights)[:-1], (np.arange(records) + 0.5) / records)
-    drawn: Array = (means @ coef.T + offsets)[classes] + draws @ root
-    return drawn
+    return (means @ coef.T + offsets)[classes] + draws @ root

@@ -1,17 +1,7 @@
-r"""Gradient perturbation: noisy sums to start from, noisy gradients, and the model made of them.
+"""Gradient perturbation: noisy sums to start from, noisy gradients, and the model made of them.
 
-Step s asks :math:`g_s = \frac1n \sum_i g(\theta_{s-1}; z_i) + N(0, \sigma^2 I)`, g the gradient of
-one record's loss, with clipped residuals. How far a record moves it (:func:`.clipped_gap`) holds at
-any parameters. So all steps have one noise scale, and what they cost is known beforehand at every
-radius. They share what the sums leave of :math:`\mu^2` equally.
-
-A descent may see its rows through a map that released sums tell (:mod:`.whitening`). No two rows
-move further apart by it, and every gap is that of the smaller ball.
-
-References
-----------
-Dong, Roth & Su (2022): composition (Corollary 3.3) and group privacy (Theorem 2.14) of Gaussian
-differential privacy. Proofs of the gaps are in this package's documentation.
+How far a record moves a step (:func:`.clipped_gap`) holds at any parameters. So all steps have one
+noise scale, and what they cost is known beforehand at every radius: see "Noise on gradients".
 """
 
 import math
@@ -34,14 +24,7 @@ from .certainty import factor_of, last_of
 from .gradients import MeanGradient
 from .initialisation import discriminant_of
 from .kernel import Array, Conversation, spendable
-from .settings import (
-    CLIP,
-    CONSTANT,
-    LEAST_REACH,
-    MOMENTUM,
-    settings_of,
-    share_of_sums,
-)
+from .settings import CLIP, CONSTANT, LEAST_REACH, MOMENTUM, settings_of, share_of_sums
 from .sums import Sums, class_sums
 from .whitening import PublicMap, whitening_map
 
@@ -89,23 +72,10 @@ class Transcript:
 class DescentBound(Promised):
     """Settings of a descent, and what its steps and the sums before them promise together.
 
-    Attributes
-    ----------
-    budget : float
-        Mu of sums and steps together, at the problem's radius.
-    learning_rate, momentum : float
-        Step size for rows of norm B, and share of the velocity that a step keeps (heavy ball).
-    clip : float or None
-        Norm that residuals are clipped to.
-    n_steps : int
-        Number of steps; they share what the sums leave of mu squared equally. 0: the discriminant
-        of the sums is released.
-    constant : float
-        What rows are augmented by; 0 for no intercept.
-    start : Sums or None
-        What the first iterate is made of; None: zero.
-    least_reach : float
-        Smallest norm that the whitening map leaves for rows, in units of B; 1: no map.
+    The ``budget`` is mu of both, at the problem's radius; steps share what the sums ``start``
+    (None: the descent begins at zero) leave of its square. Without a step the discriminant of the
+    sums is released. The ``learning_rate`` is for rows of norm B; ``least_reach`` is the smallest
+    norm that the whitening map leaves for rows, in units of B (1: no map).
     """
 
     what: ClassVar[str] = "noise on the gradients of a descent"
@@ -187,11 +157,10 @@ class DescentBound(Promised):
         return self.move(problem, whitening) / spendable(self.step_mu(problem), slack)
 
     def growth(self, problem: Problem, radius: float, labels: str) -> float:
-        r"""Largest ratio of what a step costs at a radius, and at the problem's.
+        """Largest ratio of what a step costs at a radius, and at the problem's.
 
-        Steps cost in proportion to the gap of rows of one norm R, which the sums decide. In units
-        of R the logarithm of the gap is convex in that of the radius, and constant from 2 R on: the
-        ratio is largest for the rows whose diameter the radius is.
+        The sums decide the norm of the rows that steps see: the ratio is largest for those whose
+        diameter the radius is ("Noise on gradients", theorem 3).
         """
         if radius <= problem.euclidean_radius:
             return 1.0
@@ -360,13 +329,8 @@ class GradientPerturbation(Mechanism):
                 f"n_steps=0 releases the discriminant of class sums, which start={self.start!r} "
                 "does not ask for; pass start='auto', or take steps."
             )
-        settings = settings_of(
-            problem,
-            mu,
-            start=self.start,
-            n_steps=None if is_auto(self.n_steps) else int(self.n_steps),
-            learning_rate=self.learning_rate,
-        )
+        n_steps, rate = None if is_auto(self.n_steps) else int(self.n_steps), self.learning_rate
+        settings = settings_of(problem, mu, start=self.start, n_steps=n_steps, learning_rate=rate)
         start = None
         if settings.start != "zero":
             pooled = settings.start == "mean"
@@ -376,6 +340,7 @@ class GradientPerturbation(Mechanism):
             share = 1.0 if alone else share_of_sums(problem, rest)
             start = class_sums(problem, rest, share, pooled=pooled)
         clip = CLIP if is_auto(self.clip) else self.clip
+        moves = start is not None and problem.fit_intercept and settings.n_steps > 0
         bound = DescentBound(
             budget=mu,
             learning_rate=1.0,
@@ -384,14 +349,11 @@ class GradientPerturbation(Mechanism):
             n_steps=settings.n_steps,
             constant=CONSTANT * problem.norm_bound if problem.fit_intercept else 0.0,
             start=start,
-            least_reach=LEAST_REACH
-            if start is not None and problem.fit_intercept and settings.n_steps > 0
-            else 1.0,
+            least_reach=LEAST_REACH if moves else 1.0,
         )
         bound.check(problem)
         if bound.n_steps == 0:
             return bound
-        rate = self.learning_rate
         if rate is None:
             rate = default_learning_rate(problem, bound, settings.aim)
         return replace(bound, learning_rate=float(rate))
@@ -472,14 +434,10 @@ def _for_original_rows(
 
 
 def default_learning_rate(problem: Problem, bound: DescentBound, aim: float) -> float:
-    r"""Step size from public numbers.
+    """Step size from public numbers: the noise in one parameter then has scale ``aim`` / B.
 
-    With sensitivity G / n of a step, T steps and mu for all of them, the noise that the steps add
-    to one parameter has standard deviation :math:`\eta T G / ((1 - \beta) n \mu)`, with momentum
-    :math:`\beta`, if nothing pulls it back. The step size makes that ``aim`` / B: a longer path
-    fits no better for the noise it gathers, a shorter one stops before the model is fitted. Without
-    clipping the curvature of the loss limits the step size, to half of what makes heavy-ball steps
-    diverge, on every dataset. The limit holds for a single step too, which no other would mend.
+    Without clipping, and for a single step, the curvature limits it, to half of what makes
+    heavy-ball steps diverge.
     """
     norm_bound, radius, rates = problem.norm_bound, problem.euclidean_radius, []
     if bound.clip is None or bound.n_steps == 1:

@@ -1,28 +1,17 @@
-r"""A linear discriminant from noisy sums: what to spend on which, and what to make of them.
+"""A linear discriminant from noisy sums: what to spend on which, and what to make of them.
 
-Both are functions of public numbers and of what was released, so neither costs privacy.
-
-With class means :math:`m_c`, their mean :math:`g = \sum_c \pi_c m_c`, deviations
-:math:`D_c = m_c - g` and the covariance within classes
-:math:`\Sigma = M/n - \sum_c \pi_c m_c m_c^T`, scores are those of a Gaussian model of the classes,
-
-.. math:: s_c(x) = b_c \left( x^T P D_c - g^T P D_c - \tfrac12 \|D_c\|_P^2 \right) + \log \pi_c .
-
-P is the inverse of :math:`\Sigma` with cleaned eigenvalues. What the noise adds to a square is
-known, and taken out of it. The slopes :math:`b_c` are measured: the distance between class means
-over the variance of the scores around them, as a new record would see it.
+Both are functions of public numbers and of what was released, so neither costs privacy. The scores
+are those of a Gaussian model of the classes; "Noisy sums" of the documentation says how.
 """
 
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..losses import Array
 from ..rows import blas_threads_for
 from .prototype_rule import discounted, gaussian_rule, log_priors_of
 from .settings import EFFECTIVE_DIMENSION, LEAST_REACH, RIDGE, TAIL, WITHIN_CLASS_FLOOR
-
-Array = NDArray[np.float64]
 
 
 def discriminant_rule(
@@ -30,8 +19,7 @@ def discriminant_rule(
 ) -> tuple[Array, Array]:
     """Weights and offsets of the scores, in the coordinates of the rows.
 
-    ``priors`` are None for the shares of the classes. Class means are shrunk towards the public
-    ``class_embeddings``. The offset of a class without records is minus infinity.
+    The offset of a class without records is minus infinity.
     """
     scale = statistics.norm_bound
     counts = likely_counts(statistics)
@@ -61,8 +49,7 @@ def discriminant_rule(
 def likely_counts(statistics: Any) -> Array:
     """Weight of each class: public numbers, or noisy ones as far as they can be believed.
 
-    Noisy ones, which may be negative, are shrunk towards equal ones by the share of noise in their
-    spread: a mean over too small a count would be long, and its class predicted too often.
+    A mean over too small a count would be long, and its class predicted too often.
     """
     counts = np.asarray(statistics.counts, dtype=np.float64)
     noise = statistics.sigma_counts**2
@@ -77,11 +64,7 @@ def likely_counts(statistics: Any) -> Array:
 def shrunk_towards(
     targets: Array, means: Array, noise: Array, shares: Array
 ) -> tuple[Array, Array]:
-    """Class means between themselves and a fitted multiple of public vectors, and their noise.
-
-    What is shrunk is the part of the deviations that the multiple leaves open, by its signal
-    over signal and noise, in :data:`.EFFECTIVE_DIMENSION` dimensions.
-    """
+    """Class means between themselves and a fitted multiple of public vectors, and their noise."""
     n_features = means.shape[1]
     grand = shares @ means
     deviations, aims = means - grand, targets - shares @ targets
@@ -104,8 +87,7 @@ def spectrum_of_mean(values: Array, mean: float, floor: float) -> Array:
     # The first always, also where its shift is rounded to the value itself.
     last = np.flatnonzero(ordered > shifts)[-1:]
     shift = shifts[last[0] if len(last) else 0]
-    projected: Array = floor + np.maximum(values - floor - shift, 0.0)
-    return projected
+    return floor + np.maximum(values - floor - shift, 0.0)
 
 
 def _scores(
@@ -117,11 +99,7 @@ def _scores(
     log_priors: Array,
     shrinkage: Any,
 ) -> tuple[Array, Array]:
-    """Weights and offsets for rows of norm 1, every class having records.
-
-    ``noise`` holds the variance of a value of each class mean, ``moment`` is a mean over records
-    and ``sigma`` its noise on the diagonal.
-    """
+    """Weights and offsets for rows of norm 1, from means and moment and their noise."""
     n_features = means.shape[1]
     shares = counts / counts.sum()
     grand = shares @ means

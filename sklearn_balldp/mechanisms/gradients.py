@@ -1,28 +1,19 @@
-r"""Mean gradients of weighted records at any parameters, with a bound on what rounding moves.
+"""Mean gradients of weighted records at any parameters, with a bound on what rounding moves.
 
-In double precision each computed mean is close to the exact one, whichever machines make it, in
-whatever order: two means are no further apart than the exact ones, but for twice that error.
-
-float32 rows are computed in float32, which halves the time of a pass, on one machine. That is
-accounted for as follows. A computed mean is a sum over small blocks of rows, added up in float64.
-Between two datasets that differ in one row the other blocks are the same numbers, bit by bit; the
-block of that row moves by the distance of the two gradients, plus what rounding does to one record
-and to the sum of one block, twice. :func:`.mean_rounding` bounds both. For the other blocks
-to be the same, nothing but a row itself may decide how it is stored or computed: rows are always
-copied, to C order, from blocks in C order: where they lie in memory may decide bits of a product.
-
-Several records of one person may be in as many blocks, each of which errs by itself: their sums are
-made in double precision.
+float32 rows are computed in float32, which halves the time of a pass, on one machine. Between two
+datasets that differ in one row all other blocks must then be the same numbers, bit by bit. So
+nothing but a row itself may decide how it is stored or computed: rows are always copied, to C
+order, from blocks in C order. Several records of one person may be in as many blocks, each of which
+errs by itself: their sums are made in double precision. "Noise on gradients" has the proofs.
 """
 
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..adjacency import RowGeometry
 from ..losses import SHORT, Loss, clip_residuals
@@ -39,6 +30,7 @@ from ..rows import (
     working_precision,
 )
 from ..rows.passes import BLOCK_VALUES
+from ..rows.sources import Floats
 from .kernel import Array, Query, Records
 from .products import block_sums, scores_of
 from .whitening import PublicMap
@@ -142,22 +134,13 @@ class MeanGradient(Query):
     ) -> list[Array]:
         """One pass over the records for the queries that see them alike."""
         answers: list[Any] = [None] * len(queries)
-        alike: dict[Any, list[int]] = {}
+        alike: dict[tuple[Any, Any, Any], list[int]] = {}
         for position, query in enumerate(queries):
             alike.setdefault((query.whitening, query.constant, query.clip), []).append(position)
         for key, positions in alike.items():
-            first, thetas = queries[positions[0]], np.stack([queries[i].theta for i in positions])
-
-            def make(query: Any = first) -> Gradients:
-                return Gradients(
-                    problem,
-                    records,
-                    whitening=query.whitening,
-                    constant=query.constant,
-                    clip=query.clip,
-                    dtype=query.precision(problem),
-                )
-
+            thetas = np.stack([queries[i].theta for i in positions])
+            dtype = queries[positions[0]].precision(problem)
+            make = partial(Gradients, problem, records, *key, dtype)
             passes = records.view((problem, *key), make)
             together = passes.sums(thetas, each=each) / problem.loss_weights.total
             by_query = together.swapaxes(-3, 0)  # with each, records come first
@@ -185,17 +168,14 @@ def _moves_no_further(whitening: PublicMap, problem: Problem) -> bool:
 class Gradients:
     """Gradients of a loss at any parameters, of records that are placed once.
 
-    Rows are brought into the domain, and then mapped by the public ``whitening`` (None: as they
-    are); they are augmented by ``constant``, 0 for no intercept. The residual of a record, its
-    derivative by the scores, is clipped to norm ``clip``. A row that holds NaN or infinity raises a
-    FloatingPointError.
+    Rows are brought into the domain, mapped by the public ``whitening`` if there is one, and
+    augmented by ``constant``. A row that holds NaN or infinity raises a FloatingPointError.
     """
 
     def __init__(
         self,
         problem: Problem,
         records: Records,
-        *,
         whitening: PublicMap | None,
         constant: float,
         clip: float | None,
@@ -207,7 +187,7 @@ class Gradients:
         self._n, self._d = records.X.shape
         self._whitening, self._dtype = whitening, np.dtype(dtype)
         # Rows as they are multiplied, where they are kept: what scales them last comes after.
-        self._kept: NDArray[np.floating] | None = None
+        self._kept: Floats | None = None
 
     @cached_property
     def _table(self) -> Any:
@@ -238,10 +218,7 @@ class Gradients:
         return _GradientPass(self._loss, self._clip, self._constant, placing)
 
     def sums(self, thetas: Array, *, each: bool = False) -> Array:
-        """Sum of the weighted gradients at each of some parameters, in one pass over the rows.
-
-        With ``each`` the gradients of every record alone, of shape (n_records, ...).
-        """
+        """Sums of weighted gradients at some parameters; with ``each`` those of every record."""
         table = self._table
         columns = thetas.reshape(-1, thetas.shape[2]).astype(self._dtype)
         # Rows stay where they were moved: weights and gradients take the rest of the way.
@@ -253,8 +230,7 @@ class Gradients:
         else:
             total = table.total(self._pass, weights, offsets)[0]
         total[..., : self._d] = self._turned(total[..., : self._d])
-        summed: Array = total.reshape(*total.shape[:-2], *thetas.shape)
-        return summed
+        return total.reshape(*total.shape[:-2], *thetas.shape)
 
     def _turned(self, weights: Any) -> Any:
         """Weights for moved rows from those for mapped ones, or gradients the other way."""
@@ -265,18 +241,14 @@ class Gradients:
 
 @dataclass(frozen=True)
 class _Placing:
-    """How rows are scaled, moved and projected before they are computed with.
-
-    ``norm_bound`` is their largest norm before they are mapped; the centre of ``whitening`` is in
-    the precision ``dtype`` that they are computed in.
-    """
+    """How rows are scaled, moved and projected before they are computed with in ``dtype``."""
 
     norm_bound: float
     whitening: PublicMap | None
     dtype: np.dtype
     domain: str
 
-    def fill(self, part: Shard, rows: NDArray[np.floating]) -> dict[str, NDArray[np.floating]]:
+    def fill(self, part: Shard, rows: Floats) -> dict[str, Floats]:
         """Write the rows of a shard, as they are computed with; give what scales them last."""
         last: dict[str, Any] = {}
         for places, block, (first, after) in self._blocks(part):
@@ -317,20 +289,13 @@ class _Placing:
                 columns[name] = np.ones(len(part))
             columns[name][places] = factors
 
-    def _place(
-        self,
-        out: NDArray[np.floating],
-        block: NDArray[np.floating],
-        first: Array | None,
-        *,
-        finite: bool,
-    ) -> None:
+    def _place(self, out: Floats, block: Floats, first: Array | None, *, finite: bool) -> None:
         """Multiply rows by what they are at first, and move them, in the precision of ``out``."""
         place_rows(out, block, first, finite=finite)
         if self.whitening is not None:
             out -= self.whitening.centre
 
-    def chunks(self, part: Shard, size: int) -> Iterator[tuple[slice, NDArray[np.floating]]]:
+    def chunks(self, part: Shard, size: int) -> Iterator[tuple[slice, Floats]]:
         """Rows of a shard as they are computed with, projected and moved again."""
         first, last = part.column("first"), part.column("last")
         placed = np.empty((min(size, len(part)), part.shape[1]), dtype=self.dtype)
@@ -346,7 +311,7 @@ class _Placing:
                     self._check(out, None if last is None else last[places])
             yield rows, placed[: len(block)]
 
-    def _check(self, rows: NDArray[np.floating], last: Array | None) -> None:
+    def _check(self, rows: Floats, last: Array | None) -> None:
         """Raise a ValueError where a row is outside of the ball since its factor was computed."""
         at = self.whitening
         if at is None:
@@ -360,7 +325,7 @@ class _Placing:
 def _split_factors(factors: Any) -> tuple[Any, Any]:
     """What rows are multiplied by, and what their scores and residuals are instead.
 
-    A row's factor alone decides which: that others are long must not change how it is computed.
+    A row's factor alone decides which: others must not change how it is computed.
     """
     if factors is None:
         return None, None
@@ -371,10 +336,7 @@ def _split_factors(factors: Any) -> tuple[Any, Any]:
 
 @dataclass(frozen=True)
 class _GradientPass:
-    """Sum of the gradients of one shard's records; ``placing`` is None where they are placed.
-
-    With ``each`` they are not added up.
-    """
+    """Sum of the gradients of a shard's records; ``placing`` is None where they are placed."""
 
     loss: Loss
     clip: float | None
@@ -416,7 +378,7 @@ class _GradientPass:
             into[..., :n_features] += summed(residuals, block)
         return (total,)
 
-    def _chunks(self, part: Shard, n_columns: int) -> Iterator[tuple[slice, NDArray[np.floating]]]:
+    def _chunks(self, part: Shard, n_columns: int) -> Iterator[tuple[slice, Floats]]:
         """Rows as they are computed with: a few megabytes at a time, in whole summed blocks."""
         # Calls take time too: small chunks would save less in the cache than they cost.
         values = (8 if self.placing is None else 4) * BLOCK_VALUES

@@ -3,20 +3,15 @@
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..losses import Array
 from ..privacy.problem import Problem
 from .discriminant_rule import discriminant_rule, likely_counts
 from .settings import TAIL
 
-Array = NDArray[np.float64]
-
 
 def discriminant_of(statistics: Any, problem: Problem, share: float) -> tuple[Array, Array]:
-    """Weights and intercepts of a discriminant of noisy sums, in the units of the loss.
-
-    ``share`` is that of the steps in the squared mu.
-    """
+    """Weights and intercepts in the units of the loss; ``share`` is that of steps in mu^2."""
     priors = None
     if problem.class_weights is not None:
         # The weights of classes are priors: their sums are not weighted.
@@ -49,17 +44,11 @@ def _class_means(statistics: Any) -> tuple[Array, Array]:
 
 
 def kept_of_slopes(coef: Array, statistics: Any, share: float = 1.0) -> float:
-    r"""What is kept of the slopes of scores of class sums alone.
+    """What is kept of the slopes of scores of class sums alone.
 
-    They are too steep where classes are far apart, as they know nothing of the covariance: by
-    1 + L / 14, with L the log-odds of the class means. Steps restore what is taken off, so that a
-    share of L is enough there.
+    These know nothing of the covariance. Steps restore what is taken off, so that their ``share``
+    of the log-odds is enough there.
     """
-    return 1.0 / (1.0 + share * _log_odds(coef, statistics) / TAIL)
-
-
-def _log_odds(coef: Array, statistics: Any) -> float:
-    """Log-odds of the class means in such scores."""
     counts, means = _class_means(statistics)
     shares = counts / counts.sum()
     deviations = means - shares @ means
@@ -67,7 +56,8 @@ def _log_odds(coef: Array, statistics: Any) -> float:
     noise = means.shape[1] * (statistics.sigma_sums / counts) ** 2
     # What noise adds to a square is no distance.
     apart = np.maximum(1.0 - noise / np.maximum(squares, 1e-300), 0.0)
-    return max(float(shares @ (np.vecdot(coef, deviations) * apart)), 0.0)
+    log_odds = max(float(shares @ (np.vecdot(coef, deviations) * apart)), 0.0)
+    return 1.0 / (1.0 + share * log_odds / TAIL)
 
 
 def _as_margins(
@@ -93,5 +83,4 @@ def _of_the_others(values: Array) -> Array:
     sums = np.zeros((2, *values.shape))
     sums[0, 1:] = np.cumsum(values[:-1], axis=0)
     sums[1, :-1] = np.cumsum(values[:0:-1], axis=0)[::-1]
-    total: Array = sums[0] + sums[1]
-    return total
+    return sums[0] + sums[1]

@@ -1,17 +1,9 @@
-r"""The kernel: a release is a conversation of a public algorithm with private records.
+"""The kernel: a release is a conversation of a public algorithm with private records.
 
-The algorithm is a generator. It yields queries and is sent noisy answers; it never sees a row. The
-:class:`Kernel` alone touches the records and draws noise. Before that, it charges each query to a
-:class:`PrivacyFilter`, which knows what was promised, and has the release counted. As later queries
-may depend on earlier answers, this is *fully adaptive composition*: if every query is
-:math:`\mu_i`-GDP given the answers before it, and :math:`\sum_i \mu_i^2 \le \mu^2` whatever they
-are, then all answers together are :math:`\mu`-GDP.
-
-References
-----------
-Smith & Thakurta, "Fully adaptive composition for Gaussian differential privacy" (2022); Koskela,
-Tobaben & Honkela, "Individual privacy accounting with Gaussian differential privacy" (2023).
-McKenna et al., "Ektelo" (2018), for a protected kernel.
+The algorithm is a generator: it yields queries, is sent noisy answers, and never sees a row. The
+:class:`Kernel` alone touches the records and draws noise. Before that it charges each query to a
+:class:`PrivacyFilter`, which knows what was promised (*fully adaptive composition*: Smith &
+Thakurta, 2022; McKenna et al., "Ektelo", 2018), and has the release counted.
 """
 
 import math
@@ -23,12 +15,12 @@ from typing import Any, ClassVar, NoReturn, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from ..losses import Array
 from ..privacy.bounds import Blocks, Bound
 from ..privacy.noise import Noise, grid_slack
 from ..privacy.plain import is_plain
 from ..privacy.problem import Problem
 
-Array = NDArray[np.float64]
 Codes = NDArray[np.intp]
 #: A public algorithm: it yields queries, is sent noisy answers, and returns what is released.
 Conversation = Generator["Query", Array, Array]
@@ -118,8 +110,7 @@ class Query(Bound):
 
     #: Whether the values are a sum over records (over a public number): audits are faster then.
     additive: ClassVar[bool] = False
-    #: Noise scale or scales, broadcast against the values by :meth:`scales`.
-    sigma: Any
+    sigma: Any  #: noise scale or scales, broadcast against the values by :meth:`scales`
 
     @abstractmethod
     def ratio(self, problem: Problem, radius: float, labels: str) -> float:
@@ -138,27 +129,15 @@ class Query(Bound):
 
     def scales(self, problem: Problem) -> Array | float:
         """Noise scale of every value, or of all; 0 where it does not depend on records."""
-        scale: float = self.sigma
-        return scale
+        return self.sigma
 
     def standardised(
         self, problem: Problem, noisy: Array, values: Array
     ) -> tuple[Array, NDArray[np.bool_]]:
         """Differences of an answer from its values in units of the noise, and which have none.
 
-        Parameters
-        ----------
-        problem : Problem
-            Public numbers of the fit.
-        noisy : ndarray
-            The answer.
-        values : ndarray
-            One or many values without noise.
-
-        Returns
-        -------
-        tuple of (ndarray, ndarray)
-            (noisy - value) / scale, and whether a value has no scale.
+        From the ``noisy`` answer and one or many ``values`` without noise: an array of (noisy -
+        value) / scale, and whether each value has no scale.
         """
         # Without a scale it is zero, or infinite where a value is not the one that was released.
         scale = np.broadcast_to(np.asarray(self.scales(problem), dtype=np.float64), noisy.shape)
@@ -203,10 +182,7 @@ class Query(Bound):
     def calibrated(self, problem: Problem, mu: float, radius: float | None = None) -> Self:
         """The same question with the noise that makes it mu-GDP, by default at the radius.
 
-        Raises
-        ------
-        ValueError
-            If mu is smaller than what rounding to the sampler's grid takes.
+        A ValueError if mu is smaller than what rounding to the sampler's grid takes.
         """
         radius = problem.euclidean_radius if radius is None else radius
         ratio = self.ratio(problem, radius, problem.labels)
@@ -218,13 +194,7 @@ class Query(Bound):
 
 
 def spendable(mu: float, slack: float) -> float:
-    """The ratio that a query with this ``slack`` may have, to be mu-GDP.
-
-    Raises
-    ------
-    ValueError
-        If mu is smaller than what rounding to the sampler's grid takes.
-    """
+    """The ratio that a mu-GDP query may have; a ValueError if its ``slack`` takes all of mu."""
     # The last factor covers the rounding of a division by this, and of the ratio in mu_at.
     ratio = (mu - 2.0 * slack) * (1.0 - 2.0**-50)
     if not ratio > 0.0:
@@ -255,13 +225,7 @@ class PrivacyFilter:
         self._spent, self._most_queries = 0, most_queries
 
     def charge(self, query: Query) -> None:
-        """Count a ``query`` that is about to be answered.
-
-        Raises
-        ------
-        PrivacyError
-            If a promise does not cover it: then it is not counted.
-        """
+        """Count a ``query`` that is about to be answered; a PrivacyError for one not covered."""
         if self._asked >= self._most_queries:
             raise PrivacyError("more queries than the mechanism may ask; nothing was drawn for it.")
         if not is_plain(query):
@@ -355,11 +319,7 @@ def drive_many(
     conversations: Sequence[Conversation],
     answer: Callable[[Sequence[int], Sequence[Query]], Sequence[Array]],
 ) -> list[Array]:
-    """As :func:`drive`, many in step.
-
-    ``answer`` gets the positions of those that ask, and their queries: it may answer all of them
-    in one pass over the records.
-    """
+    """As :func:`drive`, many in step; ``answer`` gets positions and queries of those that ask."""
     returned: list[Any] = [None] * len(conversations)
     asking = list(range(len(conversations)))
     answers: Sequence[Any] = [None] * len(conversations)

@@ -106,10 +106,7 @@ class Minimiser(Query):
     def certifiable(self, problem: Problem) -> "Minimiser":
         """The same with the next tolerance that is reached on every data set of the domain.
 
-        Raises
-        ------
-        ValueError
-            If there is none at this regularisation.
+        A ValueError if there is none at this regularisation.
         """
         # The smallest reachable norm and its rounding error are public numbers. The certified norm
         # must exceed the computed norm that is accepted: tol >= accepted + rounding.
@@ -142,10 +139,8 @@ class Minimiser(Query):
         return minimise(objective, tol=self.accepted(problem))
 
     def theorem(self, problem: Problem) -> str:
-        gap = {
-            "tight": "G the certified gradient gap",
-            "paper": "G = L_z r (Margaryan & Gupta)",
-        }[self.method]
+        tight = self.method == "tight"
+        gap = "G the certified gradient gap" if tight else "G = L_z r (Margaryan & Gupta)"
         n = "alpha n" if problem.loss_weights.uniform else "alpha W / s"
         return f"G / ({n}) + 2 tol / alpha: {problem.loss} minimiser, {gap}"
 

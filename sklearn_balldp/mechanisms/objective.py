@@ -1,11 +1,6 @@
-r"""Regularised mean losses of linear scores, evaluated on row blocks.
+"""Regularised mean losses of linear scores, evaluated on row blocks; sums accumulate in float64.
 
-.. math:: F(\theta) = \frac1W \sum_i w_i \ell(\theta \tilde x_i; y_i)
-          + \frac{\alpha}{2} \|\theta\|^2
-
-with public weights of sum W (1 and n where there are none), :math:`\tilde x = (x, 1)` under an
-intercept (regularised) and :math:`x` without. Rows are projected onto the admissible ball, or
-scaled to its surface, by one factor per row, never copied; sums accumulate in float64.
+Rows are brought into the domain by one factor each, and never copied.
 """
 
 import math
@@ -17,23 +12,12 @@ from numpy.typing import NDArray
 from scipy.linalg.blas import dsyrk
 
 from ..losses import Array, Loss, make_loss
-from ..rows import (
-    Shard,
-    block_rows,
-    check_unchanged,
-    domain_factors,
-    row_blocks,
-    table_of,
-)
+from ..rows import Shard, block_rows, check_unchanged, domain_factors, row_blocks, table_of
 from .products import block_sums, scores_of
 
 
 class LinearObjective:
-    """Regularised mean of a loss over projected rows, its gradient and curvature.
-
-    Rows are brought into the domain on the fly. ``total`` is what the sum of losses is divided by:
-    the number of records by default. A row that holds NaN or infinity raises a FloatingPointError.
-    """
+    """Regularised mean of a loss over rows in the domain; losses are divided by ``total``."""
 
     def __init__(
         self,
@@ -100,24 +84,36 @@ class _ShardSums:
 
     def evaluate(self, part: Shard, theta: Array) -> tuple[float, Array]:
         """Sums of losses and of gradients."""
-        codes, weights = part.column("codes"), part.column("weights")
-        value, gradient = 0.0, np.zeros(theta.shape)
+        codes, weights, factors = map(part.column, ("codes", "weights", "factors"))
+        value, gradient, n_features = 0.0, np.zeros(theta.shape), part.shape[1]
+        # One column is a matrix-vector product, which BLAS runs faster as such.
+        columns = theta[0, :n_features] if len(theta) == 1 else theta[:, :n_features].T
         for rows, block in part.blocks():
-            scores = self._scores(part, rows, block, theta)
+            scale: Any = 1.0 if factors is None else factors[rows][:, None]
+            if part.may_change:
+                check_unchanged(block * scale, self.norm_bound)
+            scores: Any = scores_of(block, columns).reshape(len(block), len(theta))
+            if factors is not None:
+                scores *= scale
+            if self.fit_intercept:
+                scores += theta[:, -1]
             values, residuals = self.loss.evaluate(scores, codes[rows])
             if weights is not None:
                 values = values * weights[rows]
                 residuals *= weights[rows][:, None]
             value += float(values.sum())
-            self._add_gradient(part, rows, block, residuals, gradient)
+            if self.fit_intercept:
+                # NumPy sums contiguous columns pairwise, so that the error of many stays small.
+                gradient[:, -1] += np.ascontiguousarray(residuals.T).sum(axis=1)
+            residuals = residuals if factors is None else residuals * scale
+            if len(theta) == 1:
+                gradient[0, :n_features] += residuals[:, 0] @ block
+            else:
+                gradient[:, :n_features] += block_sums(residuals, block)
         return value, gradient
 
     def moment(self, part: Shard, step: int) -> tuple[Array, int]:
-        """Sum of outer products of every ``step``-th augmented row, and how many there are.
-
-        Only its upper half is computed. Several shards' results wait in memory to be added up, so
-        blocks are small.
-        """
+        """Outer products of every ``step``-th row, added up (upper half), and their number."""
         factors, sample = part.column("factors"), part.every_nth(step)
         width = sample.shape[1] + int(self.fit_intercept)
         moment = np.zeros((width, width), order="F")
@@ -130,31 +126,3 @@ class _ShardSums:
                 block = np.pad(block, ((0, 0), (0, 1)), constant_values=1.0)
             moment = dsyrk(1.0, block.T, beta=1.0, c=moment, overwrite_c=True)
         return moment, len(sample)
-
-    def _scores(self, part: Shard, rows: slice, block: Array, theta: Array) -> Any:
-        n_features, factors = block.shape[1], part.column("factors")
-        if part.may_change:
-            scale = 1.0 if factors is None else factors[rows][:, None]
-            check_unchanged(block * scale, self.norm_bound)
-        # One column is a matrix-vector product, which BLAS runs faster as such.
-        weights = theta[0, :n_features] if theta.shape[0] == 1 else theta[:, :n_features].T
-        scores = scores_of(block, weights).reshape(len(block), theta.shape[0])
-        if factors is not None:
-            scores *= factors[rows][:, None]
-        if self.fit_intercept:
-            scores += theta[:, -1]
-        return scores
-
-    def _add_gradient(
-        self, part: Shard, rows: slice, block: Array, residuals: Array, out: Array
-    ) -> None:
-        n_features, factors = block.shape[1], part.column("factors")
-        if self.fit_intercept:
-            # NumPy sums contiguous columns pairwise, so that the error of many terms stays small.
-            out[:, -1] += np.ascontiguousarray(residuals.T).sum(axis=1)
-        if factors is not None:
-            residuals = residuals * factors[rows][:, None]
-        if out.shape[0] == 1:
-            out[0, :n_features] += residuals[:, 0] @ block
-        else:
-            out[:, :n_features] += block_sums(residuals, block)

@@ -1,7 +1,6 @@
-"""Products of rows with columns of weights, and of residuals with rows.
+"""Products of rows with columns of weights, and of residuals with rows: few at a time.
 
-With few columns they take a few rows at a time: BLAS multiplies small matrices in place, but copies
-large ones, which takes longer than the product.
+BLAS multiplies small matrices in place, but copies large ones, which takes longer.
 """
 
 from collections.abc import Iterator

@@ -3,11 +3,9 @@
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..losses import Array
 from .settings import EFFECTIVE_DIMENSION, WITHIN_CLASS_FLOOR
-
-Array = NDArray[np.float64]
 
 
 def log_priors_of(priors: Any, counts: Array) -> Array:
@@ -36,22 +34,12 @@ def discounted(estimate: float, deviation: float) -> float:
 
 
 def gaussian_rule(
-    prototypes: NDArray[np.float64],
-    counts: NDArray[np.float64],
-    sigma: NDArray[np.float64],
-    *,
-    alpha: float,
-    norm_bound: float,
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    r"""Noise-aware linear scores: the Bayes rule of a shrunken Gaussian class model.
+    prototypes: Array, counts: Array, sigma: Array, *, alpha: float, norm_bound: float
+) -> tuple[Array, Array]:
+    """Noise-aware linear scores: the Bayes rule of a Gaussian class model, with shrunken means.
 
-    Undo the ridge shrinkage, so that each class mean is observed with known noise, and estimate
-    from the release itself the energy of the grand mean (G) and of the classes' deviations from
-    it (A), with the noise's share taken out. The model puts the signal in
-    ``k = EFFECTIVE_DIMENSION`` dimensions: a deviation observed with noise s per coordinate is
-    shrunk by w = kA / (kA + d s^2), and the temperature is the within-class variance
-    (k/d)(B^2 - G - A) plus the variance that the posterior of the means keeps.
-    Every input is public or released, so the rule costs no privacy.
+    Of released and public numbers alone. Signal lies in ``k = EFFECTIVE_DIMENSION`` dimensions. The
+    temperature is the variance within classes plus what the posterior of the means keeps.
     """
     present = counts > 0
     coef, intercept = np.zeros(prototypes.shape), np.full(len(counts), -np.inf)

@@ -1,8 +1,6 @@
 """Tuned numbers of accuracy, and the one rule by which a descent follows from public numbers.
 
-No guarantee rests on any of them: records state what was chosen, and the bounds count with that.
-The numbers were chosen on public benchmark data (``docs/worth.md``; the table of each is
-``benchmarks/results/settings.md``).
+No guarantee rests on any of them (``docs/worth.md``; ``benchmarks/results/settings.md``).
 """
 
 import hashlib
@@ -93,9 +91,8 @@ def _tuning() -> str:
 class DescentSettings:
     """Settings of a descent that public numbers decide.
 
-    ``start`` tells which sums are released before the steps: none ("zero"), one of all rows
-    ("mean"), or one of each class ("sums"). The share is that of the steps in mu squared. The step
-    size aims at noise of ``aim`` / B in a parameter.
+    Sums come first: none ("zero"), one of all rows ("mean"), or "sums" of classes. The share is
+    that of the steps in mu squared; their noise in a parameter shall be ``aim`` / B.
     """
 
     start: str
@@ -132,7 +129,7 @@ def settings_of(
     if n_steps == 0:
         return DescentSettings("sums", 0.0, aim, 0)
     many = math.sqrt(max(1.0, k / MANY_CLASSES))
-    signal = signal_of(problem, mu)
+    signal = problem.effective_size * mu / math.sqrt(problem.n_features)
     # Class embeddings need class means, and heads that share the clipping norm start badly at 0.
     movable = problem.fit_intercept and problem.class_embeddings is None and loss.n_stacked == 1
     # A label change spans any distance.
@@ -161,16 +158,8 @@ def settings_of(
     return DescentSettings("sums", share, aim, n_steps or STEPS)
 
 
-def signal_of(problem: Problem, mu: float) -> float:
-    """What the records tell beside the noise: n mu / sqrt(d)."""
-    return problem.effective_size * mu / math.sqrt(problem.n_features)
-
-
 def _noise_of_means(problem: Problem, r: float, mu: float) -> float:
-    """What the noise of class sums with all of the budget adds to the square of a class mean.
-
-    On average over records, in units of the squared norm of a row.
-    """
+    """Noise of class sums with all of the budget in the square of a class mean, on average."""
     n, counts = problem.sums_weights.effective_size, problem.class_sizes
     if counts is None:
         counts = np.full(problem.n_classes, n / problem.n_classes)

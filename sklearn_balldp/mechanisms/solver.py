@@ -1,10 +1,7 @@
-r"""A solver that certifies the gradient norm of its result.
+"""A solver that certifies the gradient norm of its result, by a full evaluation in float64.
 
-Three stages, each of which stops as soon as the gradient norm is small enough: L-BFGS in
-coordinates whitened by a sampled second moment; damped Newton with conjugate gradients, which
-needs no function values and so reaches the rounding level; accelerated gradient descent, whose
-rate is known on every dataset of the domain, so that its number of steps is public. Whichever stage
-produced it, the result is certified by a full evaluation in float64.
+L-BFGS in whitened coordinates; damped Newton, which needs no function values and so reaches the
+rounding level; then accelerated gradient descent, whose number of steps is public on every dataset.
 """
 
 import contextlib

@@ -1,7 +1,6 @@
 """Noisy sums over the records, and the mechanisms that ask for nothing else.
 
-The sums are of the rows of each class, with their second moment or private counts. How far a record
-moves them is proved on the page "What is asked of the records" of the documentation.
+How far a record moves them is proved on the page "What is asked of the records".
 """
 
 import math
@@ -351,12 +350,8 @@ def _sums_of(part: Shard, query: Sums, problem: Problem) -> tuple[Any, Any, Any]
 class StatisticsPerturbation(Mechanism):
     """Noise on class sums and on the second moment of the rows.
 
-    Parameters
-    ----------
-    share : float or None, default=None
-        How the budget is divided: what takes the larger share gets less noise. It is the share of
-        the squared mu that the class sums take; 1 leaves the second moment out. None takes what
-        :func:`.share_of_sums` finds from public numbers.
+    ``share`` is that of the class sums in mu squared; 1 leaves the second moment out, and None
+    takes what :func:`.share_of_sums` finds from public numbers.
     """
 
     name = "statistics"
@@ -375,12 +370,8 @@ class StatisticsPerturbation(Mechanism):
 class PrototypePerturbation(Mechanism):
     """Noise on class sums, of which ridge prototypes are made.
 
-    Parameters
-    ----------
-    counts : {"per_class", "min", "worst"}
-        Noise in each prototype: what its count asks for, what the smallest count asks for, or
-        what a count of one would (the paper's). Not used where labels are protected: counts are
-        then released too.
+    ``counts`` says whether noise is what each count asks for, the smallest, or ("worst", the
+    paper's) one record. Where labels are protected counts are released too, and it is not used.
     """
 
     name = "prototypes"
@@ -414,23 +405,9 @@ class PrototypePerturbation(Mechanism):
 
 
 def class_sums(problem: Problem, mu: float, share: float, *, pooled: bool = False) -> Sums:
-    """The query that spends ``mu`` at the problem's radius, a share of its square on class sums.
+    """The query that spends ``mu`` at the radius, a ``share`` of its square on class sums.
 
-    Parameters
-    ----------
-    problem : Problem
-        Public numbers of the fit.
-    mu : float
-        Gaussian differential privacy to spend.
-    share : float
-        Of the class sums in mu squared; 1: no second moment.
-    pooled : bool, default=False
-        Whether one sum of all rows takes the place of class sums.
-
-    Returns
-    -------
-    Sums
-        With noise scales.
+    A share of 1 asks no second moment; ``pooled`` asks one sum of all rows in place of class sums.
     """
     counted = problem.labels == "protected" and not pooled
     query = Sums(constant=constant_of_counts(problem) if counted else 0.0, pooled=pooled)
@@ -443,11 +420,7 @@ def class_sums(problem: Problem, mu: float, share: float, *, pooled: bool = Fals
 
 
 def constant_of_counts(problem: Problem) -> float:
-    """Constant that rows are augmented by where labels are protected: it gives noisy counts.
-
-    A label change moves the sums by sqrt(2) (B^2 + c^2)^(1/2); c is as large as costs nothing
-    beside substitutions within the radius, and at least B / 2.
-    """
+    """Constant of rows for noisy counts: as large as costs nothing, and B / 2 at least."""
     norm_bound = problem.norm_bound
     r = min(problem.euclidean_radius, 2.0 * norm_bound)
     return max(0.5 * norm_bound, math.sqrt(max(0.5 * r**2 - norm_bound**2, 0.0)))
@@ -456,5 +429,4 @@ def constant_of_counts(problem: Problem) -> float:
 def prototypes_of(statistics: Any, alpha: float) -> Array:
     """Ridge prototypes of noisy class sums: 2 S_c / (2 n_c + alpha n)."""
     shrink = 2.0 * likely_counts(statistics) + alpha * statistics.total
-    prototypes: Array = 2.0 * statistics.class_sums / shrink[:, None]
-    return prototypes
+    return 2.0 * statistics.class_sums / shrink[:, None]

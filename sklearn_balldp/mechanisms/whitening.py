@@ -1,8 +1,7 @@
 r"""The whitening map: a public map of rows, through which the steps of a descent see them.
 
-A row x of norm B at most becomes :math:`P_\tau(A\, P_\rho(x - c))`: it is moved by the mean c, and
-then shortened along the directions in which rows vary most (*partial whitening*). P projects onto a
-ball, and A is symmetric with eigenvalues in (0, 1], so that no two rows move further apart.
+A row x becomes :math:`P_\tau(A\, P_\rho(x - c))`: moved, and shortened where rows vary most. P
+projects onto a ball, and A has eigenvalues in (0, 1], so that no two rows move further apart.
 """
 
 import math
@@ -11,13 +10,13 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import DTypeLike
 
+from ..losses import Array
 from ..privacy.plain import make_plain
 from ..rows import blas_threads_for, domain_factors, project_onto_ball
+from ..rows.sources import Floats
 from .settings import LEAST_KEPT, MOST_DIRECTIONS, WHITENING
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,14 +83,10 @@ class PublicMap:
     def _scaled(self, weights: Array, excess: Array) -> Array:
         if not self.shortens:
             return weights
-        scaled: Array = weights + ((weights @ self.directions) * excess) @ self.directions.T
-        return scaled
+        return weights + ((weights @ self.directions) * excess) @ self.directions.T
 
     def projections(self, moved: Array) -> Array | None:
-        """Factors that project moved float64 rows, so that A times them are in place; None for 1.
-
-        Raises FloatingPointError if a row holds NaN or infinity.
-        """
+        """Factors of moved float64 rows, so that A times them are in place; None for 1."""
         if not self.shortens:
             return domain_factors(moved, self.norm)
         factors = domain_factors(moved, self.reach)
@@ -104,27 +99,24 @@ class PublicMap:
         after = np.where(long, self.norm / np.sqrt(np.where(long, squares, 1.0)), 1.0)
         return after if factors is None else factors * after
 
-    def squares(self, moved: NDArray[np.floating]) -> NDArray[np.floating]:
+    def squares(self, moved: Floats) -> Floats:
         """Squares of the norms of A times moved rows, in their precision."""
-        squares: NDArray[np.floating] = np.vecdot(moved, moved)
+        squares: Floats = np.vecdot(moved, moved)
         if not self.shortens:
             return squares
         inner = moved @ self.directions.astype(moved.dtype)
         return squares - (inner * inner) @ (1.0 - self.factors**2).astype(moved.dtype)
 
-    def place(self, rows: NDArray[np.floating]) -> NDArray[np.floating]:
+    def place(self, rows: Floats) -> Floats:
         """Rows of the domain, mapped."""
         moved: Any = project_onto_ball(rows - self.centre, self.reach)
         return project_onto_ball(self.shortened(moved), self.norm)
 
 
 def whitening_map(statistics: Any, least_reach: float) -> PublicMap:
-    r"""The map that released sums tell.
+    """The map that released sums tell: it moves rows by the noisy mean, less what its noise adds.
 
-    Rows are moved by the noisy mean, shrunk by what its noise, of known variance, is expected to
-    add to its square. A row of norm B that is moved by c has norm :math:`\sqrt{B^2 - \|c\|^2}` on
-    average; at least ``least_reach`` times B is kept, as what is stated at other radii counts with
-    that.
+    At least ``least_reach`` times B is kept of their norm, as other radii count with that.
     """
     norm_bound = statistics.norm_bound
     mean = statistics.class_sums.sum(axis=0) / statistics.total
@@ -146,10 +138,10 @@ def whitening_map(statistics: Any, least_reach: float) -> PublicMap:
 
 
 def _whitening(statistics: Any, centre: Array, reach: float, least_reach: float) -> PublicMap:
-    r"""The map with directions in which rows vary beyond the noise.
+    """The map with directions in which rows vary beyond the noise.
 
-    Noise spreads the eigenvalues of the moment by up to its edge e. An eigenvector whose eigenvalue
-    is y above the mean one, y > e, is that of a variance of :math:`\sqrt{y^2 - e^2}` above it.
+    Noise spreads the eigenvalues of the moment by up to its edge e: one that is y > e above the
+    mean is that of a variance of sqrt(y^2 - e^2) above it.
     """
     n, d = statistics.total, len(centre)
     moment: Array = statistics.second_moment / n - np.outer(centre, centre)  # type: ignore[operator]

@@ -1,9 +1,7 @@
-r"""What a release guarantees as a function of the radius, from public numbers alone.
+"""What a release guarantees as a function of the radius, from public numbers alone.
 
-A bound holds what a mechanism chose for a :class:`.Problem`, and nothing else; with the problem it
-gives mu at every Euclidean radius, for public and for protected labels. Others are
-frozen dataclasses that derive from :class:`Bound`, which registers the class, so that records that
-hold it can be read back. Proofs are in this package's documentation.
+A :class:`Bound` is a frozen dataclass of what a mechanism chose for a :class:`.Problem`. It
+registers its class, so that records which hold it can be read back.
 """
 
 import math
@@ -68,12 +66,8 @@ class Bound(ABC):
     def mu(self, problem: Problem, radius: float | None = None, labels: str | None = None) -> float:
         """Gaussian differential privacy of the release, at the problem's radius by default.
 
-        Infinite for label changes where ``labels`` are public.
-
-        Raises
-        ------
-        ValueError
-            If ``labels`` is neither "public" nor "protected".
+        Infinite for label changes where ``labels`` are public; a ValueError if they are neither
+        "public" nor "protected".
         """
         labels = problem.labels if labels is None else labels
         check_option("labels", labels, LABELS)
@@ -106,13 +100,8 @@ def check_rising(
 ) -> float:
     """Mu at the largest of the Euclidean radii.
 
-    Pairs within a radius are within every larger one, so that a mu which falls as the radius grows
-    is wrong at one of them.
-
-    Raises
-    ------
-    ValueError
-        If mu falls from one radius to a larger one, or is negative or no number.
+    A ValueError if it falls from one to a larger one, or is no number. Pairs within a radius are
+    within every larger one.
     """
     least = 0.0
     for radius in sorted(radii):
@@ -132,12 +121,8 @@ def check_rising(
 class Promised(Bound):
     """A promise that the kernel's privacy filter keeps, whatever is asked.
 
-    A mechanism that asks proved queries needs nothing else: there is nothing to prove.
-
-    Attributes
-    ----------
-    budget : float
-        Mu at the problem's radius.
+    A mechanism that asks proved queries needs nothing else: there is nothing to prove. The
+    ``budget`` is mu at the problem's radius.
     """
 
     budget: float

@@ -10,13 +10,11 @@ from numpy.typing import ArrayLike
 
 
 def parameters_digest(parameters: Mapping[str, ArrayLike]) -> str:
-    """SHA-256 of named arrays, in a layout that anyone can compute again.
+    """SHA-256 of named arrays, in a layout that anyone can compute again ("Reading a release").
 
-    The arrays are taken in the order of their names. Each adds one line of JSON, ``[name, type,
-    shape]`` with a line feed, and then its values in C order: little-endian float64 ("f8"), int64
-    ("i8") or bytes 0 and 1 ("b1"); labels that are text add the JSON list of them in UTF-8 ("str").
-    Whole numbers beyond int64 are uint64 ("u8"). Labels of any other type, as in an array of
-    objects, have the name of NumPy's type, and add the JSON list of ``[type, text]`` of each.
+    In the order of their names each adds one line of JSON, ``[name, type, shape]`` with a line
+    feed, and its values in C order: little-endian "f8", "i8", "u8" or "b1"; texts as a JSON list
+    ("str"); all others as one of ``[type, text]``.
     """
     digest = hashlib.sha256()
     for name in sorted(parameters):
@@ -39,10 +37,9 @@ def _layout(values: np.ndarray[Any, Any]) -> tuple[str, list[int], bytes]:
 
 
 def record_digest(record: Mapping[str, Any]) -> str:
-    """SHA-256 of a record's JSON with sorted keys, which detects accidental edits.
+    """SHA-256 of a record's JSON with sorted keys, against accidental edits: it is no signature.
 
-    Whole numbers are hashed as floats, because some JSON tools write floats as whole numbers. It is
-    no signature: someone who edits a record on purpose can compute it again.
+    Whole numbers are hashed as floats, because some JSON tools write floats as whole numbers.
     """
     return hashlib.sha256(json.dumps(_floats(record), sort_keys=True).encode()).hexdigest()
 

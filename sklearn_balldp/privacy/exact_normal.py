@@ -1,19 +1,10 @@
-r"""Standard normal deviates whose distribution has no rounding error, many at a time.
+"""Standard normal deviates whose distribution has no rounding error, many at a time.
 
-A real deviate Z = +-(k + x), k whole and x in [0, 1), comes from rejection (Karney, 2016, with a
-geometric proposal for k): propose k with probability :math:`2^{-k-1}` and x uniform, accept with
-probability
-
-.. math:: p(k, x) = \exp\left(-\tfrac12 (k + x)^2 + (k - 1) \log 2 + \tfrac12\right) \le 1.
-
-Uniforms are real numbers whose bits are drawn as needed. The comparison of a uniform with p is
-made in double precision where its error, bounded by :data:`TOLERANCE`, cannot change the outcome,
-and otherwise by :func:`accepts` in as many digits as it takes. So every decision is the exact one,
-and what is returned, the cell of a grid that holds Z, has exactly the normal's probability.
-
-For values on the same grid, ``values + rounded_normal(n)`` is a function of ``values + Z``: adding
-the cell is post-processing of the continuous Gaussian mechanism, whose guarantees and composition
-therefore hold as they stand, with no term for a discrete law.
+A deviate +-(k + x), k whole and x in [0, 1), comes from rejection: propose k with probability
+2^(-k-1) and x uniform, and accept with probability exp(-(k + x)^2 / 2 + (k - 1) log 2 + 1/2). Bits
+of uniforms are drawn as needed. They are compared in double precision where its error, bounded by
+:data:`TOLERANCE`, cannot change the outcome, and otherwise by :func:`accepts` in as many digits as
+it takes. So the cell of a grid that holds the deviate has exactly the normal's probability.
 
 References
 ----------
@@ -58,7 +49,12 @@ def rounded_normal(size: int, entropy: Entropy = os.urandom) -> NDArray[np.float
     deviates = np.empty(size)
     parts = [deviates[start : start + _PART] for start in range(0, size, _PART)]
     several = len(parts) > 1 and entropy is os.urandom
-    threads = min(4, _cores()) if several else 1
+    threads = 1
+    if several:
+        # Whoever only reads a record needs none of it.
+        from joblib import effective_n_jobs
+
+        threads = min(4, int(effective_n_jobs(-1)))
     if threads == 1:
         _fill(deviates, entropy)
         return deviates
@@ -66,13 +62,6 @@ def rounded_normal(size: int, entropy: Entropy = os.urandom) -> NDArray[np.float
         # An error in a part is raised here, as no part may stay unwritten.
         list(pool.map(_fill, parts, [entropy] * len(parts)))
     return deviates
-
-
-def _cores() -> int:
-    # Whoever only reads a record needs none of it.
-    from joblib import effective_n_jobs
-
-    return int(effective_n_jobs(-1))
 
 
 def _fill(deviates: NDArray[np.float64], entropy: Entropy) -> None:

@@ -1,17 +1,9 @@
-r"""How far one substitution can move the gradient of a loss.
+"""How far one substitution can move the gradient of a loss.
 
-The gradient of a record is its *residual*, the derivative of the loss by the scores, times its
-row. The *gap* is the largest distance between the gradients of two adjacent records. Where
-residuals are clipped, :func:`clipped_gap` bounds it at any parameters. Of a minimiser, a bound on
-its norm is public (:func:`minimizer_norm_bound`): :func:`gradient_gap` is the largest gap within
-it, and the minimiser of a mean loss plus :math:`(\lambda/2)\|\theta\|^2` moves by at most gap
-:math:`/ (\lambda n)`.
-
-References
-----------
-Margaryan & Gupta, "Ball Differential Privacy: How to Mitigate Data Reconstruction with Less
-Noise" (the stability lemma and the "paper" bounds); the proofs of all others are in this package's
-documentation.
+The *gap* is the largest distance between the gradients of two adjacent records. Where residuals are
+clipped, :func:`clipped_gap` bounds it at any parameters; :func:`gradient_gap` at any minimiser,
+whose norm is bounded (:func:`minimizer_norm_bound`). The proofs are in this package's
+documentation; the "paper" bounds are Margaryan & Gupta's.
 """
 
 import math
@@ -26,10 +18,9 @@ from scipy.special import expit
 
 from .._parameters import check_option
 from ..adjacency import RowGeometry
-from ..losses import Logistic, Loss, Softmax, SquaredHinge, make_loss
+from ..losses import Array, Logistic, Loss, Softmax, SquaredHinge, make_loss
 from .maximum import certified_maximum
 
-Array = NDArray[np.float64]
 Range = tuple[Array, Array]
 
 #: "tight" bounds the minimiser and the gap directly; "paper" is radius times a Lipschitz constant.
@@ -78,15 +69,10 @@ def minimizer_norm_bound(
     -------
     float
         R, on the norm of one weight vector (logistic, squared hinge: per one-versus-rest head) or
-        the Frobenius norm (softmax).
-
-    Notes
-    -----
-    With :math:`\tilde B^2 = B^2 + 1` under an intercept, which is then regularised, R is
-    :math:`\min(\sqrt{W(1/e)/\lambda}, \tilde B/\lambda)` for logistic,
-    :math:`\min(\sqrt{W((K-1)/e)/\lambda}, \sqrt2 \tilde B/\lambda)` for softmax, and
-    :math:`\min(1/\sqrt{2\lambda}, 2\tilde B/\lambda)` for squared hinge. The first terms come from
-    the inner product of the optimality condition with the minimiser; W is the Lambert function.
+        the Frobenius norm (softmax): with :math:`\tilde B^2 = B^2 + 1` under an intercept, which is
+        then regularised, and W the Lambert function, :math:`\min(\sqrt{W(1/e)/\lambda}, \tilde
+        B/\lambda)`, :math:`\min(\sqrt{W((K-1)/e)/\lambda}, \sqrt2 \tilde B/\lambda)` for softmax,
+        and :math:`\min(1/\sqrt{2\lambda}, 2\tilde B/\lambda)` for squared hinge.
     """
     geometry = RowGeometry(norm_bound, 0.0, float(fit_intercept))
     return _norm_bound(_loss(loss, n_classes, method), float(alpha), geometry, method) * _UP_OF_NORM
@@ -136,12 +122,8 @@ def gradient_gap(
     -------
     float
         G, an upper bound on :math:`\|\nabla\ell(\theta; z) - \nabla\ell(\theta; z')\|` over
-        :math:`\|\theta\| \le R` and adjacent records.
-
-    Raises
-    ------
-    ValueError
-        If the loss or method is unknown, ``norm_bound`` out of range, or the radius negative.
+        :math:`\|\theta\| \le R` and adjacent records. A ValueError if the loss or method is
+        unknown, ``norm_bound`` out of range, or the radius negative.
     """
     kind = _loss(loss, n_classes, method)
     _check_sizes(norm_bound, radius)
@@ -223,28 +205,22 @@ def clipped_gap(
     loss : {"logistic", "softmax", "squared_hinge"}
         As in :func:`gradient_gap`. "softmax" with two classes has two scores here.
     radius : float
-        Euclidean radius r; capped at ``2 * norm_bound``.
+        As there, a Euclidean radius r.
     clip : float or None
         Norm that residuals are clipped to, at least 1e-100. None: they are not clipped.
     norm_bound : float
         Radius B of the admissible ball of rows.
     constant : float
         What rows are augmented by; 0 for no intercept.
-    n_classes : int, default=2
-        Number of classes K.
-    label_change : bool, default=False
-        Whether pairs with different labels (at any distance) are adjacent too.
+    n_classes, label_change : int, bool
+        As there.
 
     Returns
     -------
     float
-        G, an upper bound on :math:`\|\rho x^T - \rho' x'^T\|` over adjacent records with
-        residuals :math:`\rho` and :math:`\rho'`. Infinite for a squared hinge that is not clipped.
-
-    Raises
-    ------
-    ValueError
-        If the loss is unknown, or ``clip``, ``norm_bound`` or ``radius`` out of range.
+        G, an upper bound on :math:`\|\rho x^T - \rho' x'^T\|` over adjacent records with residuals
+        :math:`\rho` and :math:`\rho'`. Infinite for a squared hinge that is not clipped. A
+        ValueError if the loss is unknown, or ``clip``, ``norm_bound`` or ``radius`` out of range.
 
     Notes
     -----
@@ -292,10 +268,10 @@ def _check_proved(loss: Loss) -> None:
 
 
 class ResidualSize(NamedTuple):
-    """Size of a residual as a nondecreasing function of the score t, and its differences.
+    """Size of a residual as a nondecreasing function of the score t, towards larger loss.
 
-    Scores count towards larger loss. ``rises(low, high, short, long)`` bounds size(t + s) - size(t)
-    below and above, over t in [low, high] and s in [short, long].
+    ``rises(low, high, short, long)`` bounds its rises by steps in [short, long] from t in [low,
+    high].
     """
 
     value: Callable[[Array], Array]
@@ -338,20 +314,17 @@ RESIDUAL_SIZES = {Logistic.name: _logistic_size(), SquaredHinge.name: _hinge_siz
 class OneScore:
     r"""Two rows of one label, whose parts along the weights are z' and z = z' + s, s in [0, r].
 
-    Scores are slope z + offset. If ``turning``, parameters are any of the norm ``slope``: scores
-    are slope cos f z + offset sin f, f in [-pi/2, pi/2]. Residuals are a' and a = a' + D, D >= 0.
-    The rows have parts across the weights of norms n' <= k' and n <= k, which are at most
-    q = :math:`\sqrt{r^2 - s^2}` apart. The square of the gap is the smaller of two forms, with c
-    the constant and l = min(k, k' + q):
+    Scores are slope z + offset; if ``turning``, slope cos f z + offset sin f, f in [-pi/2, pi/2].
+    Residuals are a' and a = a' + D, D >= 0. The parts across the weights have norms n' <= k', n <=
+    k, at most q = :math:`\sqrt{r^2 - s^2}` apart. With l = min(k, k' + q) the square of the gap is
+    the smaller of two forms: the first is attained, the second narrower in cells where much
+    cancels.
 
     .. math:: c^2 D^2 + (D z + a' s)^2 + (D l + a' \min(q, l + k'))^2
 
     .. math:: D^2 (B^2 + c^2) + D a' (\|x\|^2 - \|x'\|^2) + a' (a' + D) \|x - x'\|^2
 
-    Some pair attains the first. The second holds more narrowly in cells where much cancels.
-
-    Cells are of (z', s), or of (f, t', s) with the score t' of x', at another scale. Every range
-    is rounded outwards.
+    Cells are of (z', s), or of (f, t', s) with the score t' of x'. Ranges are rounded outwards.
     """
 
     size: ResidualSize
@@ -403,10 +376,7 @@ class OneScore:
         return cap * math.sqrt(square) if 1e-290 < square < 1.0 else cap
 
     def squares(self, low: Array, high: Array, unit: float) -> Array:
-        """Upper bounds over cells on the squared gap, in units; zero where no pair is.
-
-        At points that is the value, but for rounding.
-        """
+        """Upper bounds over cells on the squared gap, in units; at points it is the value."""
         geometry = self.geometry
         bound, radius = geometry.norm_bound, geometry.radius
         slopes, (t0, t1), (p0, p1), (s0, s1) = self.ranges(low, high)
@@ -457,8 +427,7 @@ class OneScore:
         above = score - self.error - self.offset * np.sin(angles)
         cosine = np.cos(angles) + np.where(above > 0.0, _COSINE_ERROR, -_COSINE_ERROR)
         parts = above / (self.slope * np.maximum(cosine, 0.0))
-        smallest: Array = np.fmax(parts, -self.geometry.norm_bound).min(axis=0)
-        return smallest
+        return np.fmax(parts, -self.geometry.norm_bound).min(axis=0)
 
     def _across(self, low: Array, high: Array) -> Array:
         """Largest part across the weights of a row whose part along them is between these."""
@@ -495,11 +464,9 @@ def _gap_of_any(loss: str, geometry: RowGeometry, bound: float) -> float:
 
 @lru_cache(maxsize=256)
 def _flipped_gap(loss: str, norm: float, bound: float) -> float:
-    r"""Search over two rows of one label anywhere in the ball of augmented rows.
+    """Search over two rows of one label anywhere in the ball of augmented rows.
 
-    (x, y) and (-x, -y) have one gradient, so a changed label is such a pair. With angles f and f'
-    between the rows, of norm B, and the weights, and residuals a = a(R B cos f), which grow, the
-    squared gap is :math:`B^2 (a^2 + a'^2 - 2 a a' \cos(f + f'))`: rows lie on opposite sides.
+    A changed label is such a pair, (x, y) and (-x, -y). Rows lie on opposite sides of the weights.
     """
     size = RESIDUAL_SIZES[loss].value
 
@@ -555,12 +522,11 @@ def _softmax_gap(geometry: RowGeometry, bound: float, n_classes: int) -> float:
 def _softmax_gap_by_odds(
     geometry: RowGeometry, bound: float, n_classes: int, enough: float
 ) -> float:
-    r"""Search over the log-odds v = m + s, v' = m - s against the label, with s >= 0.
+    """Search over the log-odds v = m + s, v' = m - s against the label, with s >= 0.
 
-    The residuals are q (-1, w) and q' (-1, w'), with q = expit(v), and w the shares of the others.
-    The lemma bounds e = |w - w'| by s and |w| by v. For fixed residuals the squared gap is linear
-    in the squared norms of the rows, so that both are B, or one is as short as it can be. It is a
-    quadratic form in |w| and |w'|, so that its maximum is at a corner of their hexagon.
+    Residuals are q (-1, w) and q' (-1, w'), q = expit(v), w the shares of the others. For fixed
+    ones both rows have norm B, or one is as short as it can be; shares are at a corner of their
+    hexagon.
     """
     rest, reach, move = n_classes - 1.0, bound * geometry.augmented, bound * geometry.radius
     square, radius = geometry.augmented**2, geometry.radius

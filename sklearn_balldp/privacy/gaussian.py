@@ -1,19 +1,8 @@
-r"""One Gaussian release is one number, :math:`\mu = \Delta / \sigma`.
+r"""One Gaussian release is one number, :math:`\mu = \Delta / \sigma` (rho, in zCDP, is mu^2 / 2).
 
-The field calls this number mu; the rho of zero-concentrated differential privacy is
-:math:`\mu^2 / 2`.
-
-Adding :math:`N(0, \sigma^2 I)` to a function of L2 sensitivity :math:`\Delta` is
-:math:`\mu`-Gaussian differentially private (Dong, Roth & Su, 2022) and its exact
-privacy profile is (Balle & Wang, 2018)
-
-.. math:: \delta(\varepsilon) = \Phi(\mu/2 - \varepsilon/\mu)
-          - e^{\varepsilon} \Phi(-\mu/2 - \varepsilon/\mu).
-
-With :math:`u = \varepsilon/\mu - \mu/2`, :math:`v = u + \mu` and the Mills ratio
-:math:`M(x) = \Phi(-x)/\varphi(x) = \sqrt{\pi/2}\,\mathrm{erfcx}(x/\sqrt 2)` it becomes
-:math:`\delta = \varphi(u)\,(M(u) - M(v))`, which neither overflows nor cancels where the
-textbook form does.
+Its privacy profile is exact, in a form that neither overflows nor cancels:
+:math:`\delta = \varphi(u)\,(M(u) - M(v))`, with :math:`u = \varepsilon/\mu - \mu/2`,
+:math:`v = u + \mu` and the Mills ratio M ("One release, many releases").
 
 References
 ----------
@@ -94,13 +83,8 @@ def delta_from_mu(mu: float, epsilon: float) -> float:
     Returns
     -------
     float
-        The smallest delta for which the release is (epsilon, delta)-private, to a relative
-        error below 1e-10.
-
-    Raises
-    ------
-    ValueError
-        If an argument is out of range.
+        The smallest delta for which the release is (epsilon, delta)-private, to a relative error
+        below 1e-10; a ValueError if an argument is out of range.
     """
     mu, epsilon = _checked("mu", mu), _checked("epsilon", epsilon, _Loss)
     if mu == 0.0:
@@ -123,14 +107,9 @@ def mu_from_budget(epsilon: float, delta: float) -> float:
     Returns
     -------
     float
-        Mu, rounded down: the exact delta at the returned value never exceeds ``delta``.
-        The noise scale of a release of sensitivity ``D`` is ``D / mu`` (Balle & Wang, 2018,
-        Algorithm 1, in a form that does not cancel).
-
-    Raises
-    ------
-    ValueError
-        If an argument is out of range.
+        Mu, rounded down: the exact delta at the returned value never exceeds ``delta``. The noise
+        scale of a release of sensitivity ``D`` is ``D / mu`` (Balle & Wang, 2018, Algorithm 1, in a
+        form that does not cancel). A ValueError if an argument is out of range.
 
     Examples
     --------
@@ -167,12 +146,8 @@ def epsilon_from_mu(mu: float, delta: float) -> float:
     -------
     float
         Epsilon, rounded up (Balle & Wang, 2018, Theorem 8); 0 when total variation alone stays
-        below ``delta``; ``inf`` when ``mu`` is infinite.
-
-    Raises
-    ------
-    ValueError
-        If an argument is out of range.
+        below ``delta``; ``inf`` when ``mu`` is infinite. A ValueError if an argument is out of
+        range.
     """
     mu, delta = _checked("mu", mu), _checked("delta", delta, Inside)
     if math.isinf(mu):
@@ -190,10 +165,7 @@ def epsilon_from_mu(mu: float, delta: float) -> float:
 
 
 def mu_from_pure(epsilon: float) -> float:
-    r"""Smallest mu whose Gaussian profile covers a pure epsilon-private release.
-
-    It is :math:`2 \Phi^{-1}(e^\epsilon / (1 + e^\epsilon))`, rounded up; ``inf`` above 700. The
-    trade-off functions of the two (Dong, Roth & Su, 2022) are closest at the fixed point.
+    """Smallest mu, rounded up, whose profile covers a pure epsilon-private release (inf above 700).
 
     >>> round(mu_from_pure(0.5), 3)
     0.624
@@ -215,29 +187,23 @@ def compose(mus: Iterable[float]) -> float:
     Parameters
     ----------
     mus : iterable of float
-        One mu per release, each fixed before any output, all for one adjacency (same
-        metric, encoder, norm bound, radius and label rule).
+        One mu per release, each fixed before any output, all for one adjacency (same metric,
+        encoder, norm bound, radius and label rule).
 
     Returns
     -------
     float
         ``sqrt(sum(mu ** 2))``, exact for Gaussian releases, also adaptively chosen ones (Dong, Roth
-        & Su, 2022, Corollary 3.3).
-
-    Raises
-    ------
-    ValueError
-        If a mu is negative or not a number.
+        & Su, 2022, Corollary 3.3). A ValueError if a mu is negative or not a number.
     """
     return math.hypot(*(_checked("mu", mu) for mu in mus))
 
 
 def gaussian_power(level: float, mu: float) -> float:
-    r"""Largest power of a test of ``level`` between two Gaussians at distance ``mu``.
+    r"""Largest power of a test of ``level`` between two Gaussians at distance ``mu``, rounded up.
 
-    This is the direct Gaussian reconstruction certificate: an informed adversary whose best
-    blind guess succeeds with probability :math:`\kappa`, the level, succeeds with at most
-    :math:`\Phi(\Phi^{-1}(\kappa) + \mu)` after the release. It is rounded up.
+    This is the direct certificate: an adversary whose best blind guess succeeds with probability
+    ``level`` succeeds with at most :math:`\Phi(\Phi^{-1}(level) + \mu)` after the release.
     """
     level, mu = _checked(_GUESS, level, Share), _checked("mu", mu)
     if math.isinf(mu):

@@ -25,15 +25,11 @@ def certified_maximum(
 ) -> float:
     """Upper bound on the maximum of a non-negative function, by splitting cells that may hold it.
 
-    ``bound`` gives upper bounds on the function over cells between the corners ``low`` and
-    ``high``, and its value if both corners are one point. There are ``n_cells`` along each
-    dimension at the start, or as many as it says for each. Cells are split until no bound exceeds
-    the best value by the share ``excess``. If more than ``max_cells`` remain, their bounds count.
-    ``attained`` gives a feasible point of each cell, by default the middle; ``feasible`` tells
-    which cells may hold feasible points. ``enough`` is an upper bound, which is returned once the
-    search cannot give a smaller one.
-
-    No value of the function is larger than the result. Overflow gives infinity.
+    ``bound`` gives upper bounds over cells between ``low`` and ``high``, and the value if both
+    corners are one point. Cells, ``n_cells`` along each dimension, are split until no bound exceeds
+    the best value by the share ``excess``, or more than ``max_cells`` remain: then their bounds
+    count. ``attained`` gives a feasible point of each cell, by default the middle; ``feasible``
+    tells which may hold one. ``enough`` is a bound to return once a smaller one is out of reach.
     """
     counts = np.broadcast_to(n_cells, len(low))
     sides = [np.linspace(a, b, n + 1) for a, b, n in zip(low, high, counts, strict=True)]

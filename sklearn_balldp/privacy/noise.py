@@ -1,9 +1,7 @@
 """Noise of one release: by default exact and free of floating-point leaks; NumPy's for a seed.
 
-Values are divided by their noise scale and rounded to the grid of the exact sampler. Then the grid
-cell of a normal deviate is added. So the published value is a function of the value on the grid
-plus an exact normal deviate (:mod:`.exact_normal`). :func:`grid_slack` is the mu that the rounding
-costs.
+Values are rounded to the grid of the exact sampler, in units of the noise, and the cell of a normal
+deviate (:mod:`.exact_normal`) is added: :func:`grid_slack` is the mu that the rounding costs.
 """
 
 import math
@@ -27,11 +25,7 @@ _ON_GRID = 2.0 ** (53 + GRID_EXPONENT)
 
 
 def grid_slack(n_values: int) -> float:
-    """Addition to mu for rounding ``n_values`` values to the sampler's grid.
-
-    Twice what rounding needs: it moves each of two neighbouring values by half a grid step. The
-    division by the noise scale, which rounds to ``2**-53`` of the value, is in the sensitivity.
-    """
+    """Mu of rounding ``n_values`` values, of two neighbours, to the sampler's grid, taken twice."""
     return 2.0 * math.sqrt(n_values) * 2.0**GRID_EXPONENT
 
 
@@ -63,12 +57,7 @@ class Noise:
     ----------
     random_state : None, int, Generator or RandomState
         None draws exact noise from operating-system entropy. Anything else draws from NumPy:
-        reproducible, and therefore not private.
-
-    Raises
-    ------
-    ValueError
-        If ``random_state`` is of another kind.
+        reproducible, and therefore not private. A ValueError if it is of another kind.
     """
 
     def __init__(self, random_state: RandomState = None) -> None:

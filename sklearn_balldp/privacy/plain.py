@@ -1,7 +1,7 @@
 """Plain data: what is charged, computed and recorded must be one and the same object.
 
-An array that is a view, masked, or of a class of its own may show one value to a proof and another
-to the code that computes. So frozen dataclasses that a proof reads copy their fields once.
+A view, a mask or a class of one's own may show one value to a proof and another to the code. So
+frozen dataclasses that a proof reads copy their fields once.
 """
 
 from collections.abc import Callable
@@ -30,8 +30,7 @@ def make_plain(instance: Any) -> None:
 def plain(value: Any) -> Any:
     """The value as plain data: built-in numbers and texts, tuples, read-only float64 arrays.
 
-    Frozen dataclasses stay as they are: they made their own fields plain. Raises a TypeError for
-    everything else, masked arrays among it.
+    Raises a TypeError for everything else, but frozen dataclasses, which are plain themselves.
     """
     if is_plain(value):
         return value

@@ -5,7 +5,6 @@ from functools import cached_property
 from typing import Annotated
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .._parameters import (
     Classes,
@@ -20,10 +19,9 @@ from .._parameters import (
     one_of,
 )
 from ..adjacency import DOMAINS, LABELS, METRICS, full_radius_in
-from ..losses import LOSSES, Loss, make_loss
+from ..losses import LOSSES, Array, Loss, make_loss
 from .weights import Weights, uniform_weights
 
-Array = NDArray[np.float64]
 #: Of rows.
 PRECISIONS = ("float64", "float32")
 

@@ -1,8 +1,7 @@
 """The JSON of a record: msgspec reads the dataclasses that it is made of, by their types.
 
-What was read is written again and compared with the record: whatever is unknown, or has a second
-spelling, is found by that. Fields with their defaults are not written, so that a default is part of
-the format. Reading takes time in proportion to the size.
+What was read is written again and compared: whatever is unknown, or has a second spelling, is found
+by that. Fields with their defaults are not written, so that a default is part of the format.
 """
 
 import inspect
@@ -41,10 +40,7 @@ _NOTHING: dict[str, Any] = {"not": {}}
 def plain(value: Any, path: str = "") -> Any:
     """A dataclass as built-in types, without fields that have their defaults.
 
-    Raises
-    ------
-    ValueError
-        For what no record holds: numbers that are not finite, long texts, objects of other types.
+    A ValueError for what no record holds: infinite numbers, long texts, objects of other types.
     """
     if is_dataclass(value):
         written = {"type": tag_of(type(value))} if isinstance(value, Bound) else {}

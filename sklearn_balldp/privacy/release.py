@@ -23,7 +23,6 @@ from .guarantee import Guarantee, total_epsilon
 from .noise import EXACT_SAMPLER, SEEDED_SAMPLER
 from .problem import Problem
 from .record import FORMAT, check_same, contradictions, kind_of, plain, read, schema_of, sized
-from .weights import Weights
 
 #: Where a radius may come from; "private" and "seeded" ones are drawn by permute-and-flip.
 RADIUS_SOURCES = ("number", "reference", "edits", "declared", "private", "seeded")
@@ -178,20 +177,14 @@ class Release:
     labels = _of_problem("labels", 'Whether label changes are hidden: "public" or "protected".')
     domain = _of_problem("domain", 'Where rows lie: in the "ball", or on the "sphere" of radius B.')
 
-    @property
-    def weights(self) -> Weights:
-        """Public numbers of the weights of the records, in the loss if there is one."""
-        return self.problem.loss_weights
-
-    @property
-    def unit(self) -> str:
-        """What one substitution replaces: a "record", or all records of one "person"."""
-        return self.weights.unit
-
-    @property
-    def n_units(self) -> int:
-        """Number of records, or of persons."""
-        return self.weights.n_units
+    weights = _of_problem(
+        "loss_weights", "Public numbers of the weights of the records, in the loss if there is one."
+    )
+    unit = _of_problem(
+        "loss_weights.unit",
+        'What one substitution replaces: a "record", or all records of one "person".',
+    )
+    n_units = _of_problem("loss_weights.n_units", "Number of records, or of persons.")
 
     @property
     def unit_in_words(self) -> str:
@@ -338,13 +331,9 @@ class Release:
         The ``radius`` is in the units of ``metric``, the declared one by default. ``labels`` is as
         in the release by default; "public" compares a release that protects labels with one that
         does not. ``records`` (or persons, see ``unit``) are replaced at once, each within the
-        radius: mu, and what a private radius spent, count so many times.
-
-        Raises
-        ------
-        ValueError
-            If the radius is not positive, ``records`` is no positive whole number, or the release
-            does not protect labels but is asked to.
+        radius: mu, and what a private radius spent, count so many times. A ValueError if the radius
+        is not positive, ``records`` is no positive whole number, or the release does not protect
+        labels but is asked to.
 
         References
         ----------
@@ -365,25 +354,12 @@ class Release:
             mu = math.nextafter(records * mu, math.inf)
             pure = math.nextafter(records * pure, math.inf) if pure > 0.0 else 0.0
         epsilon = total_epsilon(mu, self.delta, pure)
-        return Guarantee(
-            float(radius),
-            mu,
-            epsilon,
-            self.delta,
-            labels,
-            self.private,
-            pure,
-            unit=self.unit,
-            records=int(records),
-            most_records=self.weights.most_records,
-        )
+        replaced = self.unit, int(records), self.weights.most_records
+        kept = labels, self.private, pure, *replaced
+        return Guarantee(float(radius), mu, epsilon, self.delta, *kept)
 
     def certificate(
-        self,
-        kappa: float,
-        radius: float | None = None,
-        labels: str | None = None,
-        records: int = 1,
+        self, kappa: float, radius: float | None = None, labels: str | None = None, records: int = 1
     ) -> float:
         """Upper bound on the probability that any attacker names the true record.
 
@@ -392,18 +368,13 @@ class Release:
         blind guess succeeds with probability ``kappa``: ``1 / m`` for m equally likely candidates.
         If a guess that is near enough counts, it is the largest probability of any ball of that
         radius: ``(eta / r) ** d`` for a record that is uniform in a ball of radius r in d
-        dimensions.
+        dimensions. If it is no probability, a ValueError says so.
 
         In the ball of rows none is further than ``norm_bound`` from the zero record, so a larger
         Euclidean radius changes nothing. With labels protected no radius above the declared one
         does either (for several ``records``, or a person with several, if the candidates have one
         label). ``labels`` are "public" for candidates of one label. The bound is the direct
         Gaussian one, ``Phi(Phi^-1(kappa) + mu)``.
-
-        Raises
-        ------
-        ValueError
-            If ``kappa`` is not a probability.
 
         References
         ----------
@@ -443,12 +414,8 @@ class Release:
     def to_dict(self) -> dict[str, Any]:
         """Give the record as JSON-ready built-in types, which :meth:`from_dict` reads.
 
-        Fields that have their defaults are omitted; ``follows`` is computed, for human readers.
-
-        Raises
-        ------
-        ValueError
-            If it is too long to be read again.
+        Fields that have their defaults are omitted; ``follows`` is computed, for human readers. A
+        ValueError if it is too long to be read again.
         """
         record = {"format": FORMAT, **plain(self), "follows": plain(Follows.of(self), "follows")}
         return {**sized(record), "checksum": record_digest(record)}
@@ -458,13 +425,9 @@ class Release:
         """Rebuild a ``record`` from :meth:`to_dict`, also after a JSON round trip.
 
         What ``follows`` shows is computed again. A record may state more of it (and of noise less),
-        as a version with looser bounds does, and never less.
-
-        Raises
-        ------
-        ValueError
-            If a field is missing or unknown, holds what it cannot, or contradicts the others; the
-            error names the field, its value and what it should be.
+        as a version with looser bounds does, and never less. If a field is missing or unknown,
+        holds what it cannot, or contradicts the others, a ValueError names it, its value and what
+        it should be.
         """
         if not isinstance(record, Mapping):
             raise ValueError(

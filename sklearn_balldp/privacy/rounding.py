@@ -1,8 +1,4 @@
-r"""What rounding adds to sums, means and gradients, whichever machines make them, in any order.
-
-Two means in double precision are no further apart than the exact ones plus twice the error of one.
-This holds even if different machines, with other kernels and in another order, compute the two.
-"""
+"""What rounding adds to sums, means and gradients, whichever machines make them, in any order."""
 
 import math
 
@@ -32,20 +28,12 @@ LEAST_KEPT, MOST_DIRECTIONS = 1.0 / 3.0, 64
 
 
 def additions(n_rows: int, n_features: int) -> float:
-    """Most additions in double precision that the term of a row passes through in a sum.
-
-    Those of its block, in any order, and those of blocks (:func:`block_additions`).
-    """
+    """Most additions in double precision that the term of a row passes through, in any order."""
     return min(max(n_rows, 0), BLOCK) + block_additions(n_rows, n_features)
 
 
 def block_additions(n_rows: int, n_features: int) -> float:
-    """Most additions that the sum of a block passes through.
-
-    Blocks of 128 rows or more are added up in two layers, each with at most one addition for every
-    128 rows of the shard; shards are added up in pairs. (Long rows have shorter blocks, of which
-    there are more; with the rows of a block they still stay below :func:`additions`.)
-    """
+    """Most additions that the sum of a block passes through; long rows have shorter blocks."""
     # A record that is not checked yet may state a negative number.
     n_rows = max(n_rows, 0)
     longest = min(n_rows, max(SHARD_ROWS, SHARD_VALUES / n_features) + MORE_ROWS)
@@ -67,12 +55,8 @@ def mean_rounding(
 ) -> float:
     """Half of what rounding adds to the sensitivity of a computed mean gradient.
 
-    The page "Noise on gradients" proves it. In double precision every record errs, by its score
-    too, which grows with the ``norm`` of the parameters; and every addition (:func:`additions`). In
-    single precision one record errs, one sum of 128 gradients, and additions of such sums in double
-    precision (:func:`block_additions`). Scores do not count there, as the gap holds for wrong ones
-    too. Where rows are shortened (``whitened``), B is their norm before that, and ``norm`` is of
-    parameters for rows after it.
+    The page "Noise on gradients" proves it. Where rows are shortened (``whitened``), B is their
+    norm before that, and ``norm`` is of parameters for rows after it.
     """
     # The records of one person may lie in several blocks, so their sums are never in float32.
     double = weights.most_records > 1 or np.dtype(dtype) == np.float64
@@ -117,13 +101,10 @@ def mean_rounding(
 def sums_rounding(
     *, n_samples: int, n_features: int, record: float, augmented: float, norm: float
 ) -> tuple[float, float]:
-    """What rounding adds to the moves of class sums, and of the second moment.
+    """What rounding adds to the moves of class sums, and of the second moment, in double precision.
 
-    In double precision each computed sum is close to the exact one, whichever machines make it, in
-    whatever order: the terms of n rows err by the additions that they pass through, and the factor
-    of a row with the squares in its norm. Products and weights add a few roundoffs. ``record`` is
-    the largest weight of one; rows have a ``norm``, and are as long as ``augmented`` with what
-    counts them.
+    ``record`` is the largest weight of one; rows have a ``norm``, and are as long as ``augmented``
+    with what counts them. The proof is in "What is asked of the records".
     """
     terms = additions(n_samples, n_features) + n_features + 64.0
     error = 2.0 * record * 1.01 * terms * n_samples * UNIT_ROUNDOFF
@@ -133,12 +114,7 @@ def sums_rounding(
 def gradient_rounding(
     loss: Loss, *, n_samples: int, n_features: int, norm: float, row_norm: float
 ) -> float:
-    """Bound on the rounding error of a computed gradient of the objective, from public numbers.
-
-    Scores err by at most ``(d + 3) u norm row_norm``, which residuals pass on times their
-    Lipschitz constant; summing n terms errs by at most :func:`additions` times u and their size,
-    and the projection factor of a row by ``d u``. Columns of scores add in quadrature.
-    """
+    """Bound on the rounding error of a computed gradient of the objective, from public numbers."""
     scores = (n_features + 3.0) * norm * row_norm * loss.curvature
     # A row's projection factor errs like a sum of n_features squares; its weight is a factor too.
     terms = additions(n_samples, n_features) + n_features + loss.n_scores + 18.0

@@ -1,15 +1,8 @@
-r"""Public weights and owners of records, and the effective sample size that they give.
+"""Public weights and owners of records, and the effective sample size that they give.
 
-With weights :math:`w_i \ge 0` and :math:`W = \sum_i w_i`, a head minimises
-:math:`\frac1W \sum_i w_i \ell(\theta; z_i) + \frac\alpha2 \|\theta\|^2`. A *unit* is what one
-substitution replaces: one record, or all records of one person, each by one of the same label
-within the radius. With :math:`s_p` the total weight of unit p and :math:`s = \max_p s_p`, means of
-gradients move by at most :math:`s G / W`: the *effective sample size* :math:`W / s` takes the place
-of n. Weights are public. They depend on labels, owners and declared numbers, never on a row.
-
-One unit moves the noiseless values of class block c in proportion to :math:`s_{p,c}`, its weight in
-that class. In units of :math:`s_c = \max_p s_{p,c}`, it moves all blocks together by at most
-:math:`q = \max_p (\sum_c (s_{p,c} / s_c)^2)^{1/2}`.
+A *unit* is what one substitution replaces: one record, or all records of one person. Means move in
+proportion to the largest weight of a unit, s, over that of all, W. So the *effective sample size*
+W / s takes the place of n ("Weights and persons"). Weights never depend on a row.
 """
 
 import math
@@ -73,10 +66,7 @@ class Weights:
         return self.most_records == 1 and self.record == 1.0 and self.total == self.n_units
 
     def times(self, factors: tuple[float, ...], largest: float | None = None) -> "Weights":
-        """Weights where a factor of its class joins that of each record.
-
-        ``largest`` is the largest total weight of one unit, which of persons does not follow.
-        """
+        """Weights by factors of classes; ``largest``, of one unit, does not follow of persons."""
         of_classes = self.class_totals or (), self.class_largest or ()
         totals, heaviest = (
             tuple(f * weight for f, weight in zip(factors, weights, strict=True))

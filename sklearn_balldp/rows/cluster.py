@@ -1,13 +1,8 @@
 """Rows of files on a Dask cluster: its workers make the passes, this process adds up their sums.
 
-Workers see rows, labels, weights and the parameters of each pass; the scheduler forwards their
-sums. While a minimiser is computed, its parameters and sums are as private as the rows. Noise, the
-accountant's ledger and the record stay with the process that publishes: Dask may run a task twice,
-but noise must be drawn once.
-
-A pass is one task for each thread of the cluster, which reads its rows from the file. Another
-worker can take over the tasks of one that dies. No task raises an error, because Dask would write
-the task's arguments into a log: it returns one.
+Noise, ledger and record stay with the process that publishes: Dask may run a task twice. While a
+minimiser is computed, its parameters and sums are as private as the rows. A pass is one task for
+each thread. No task raises an error, as Dask would write its arguments into a log: it returns one.
 """
 
 import contextlib
@@ -24,7 +19,7 @@ from .._version import __version__
 from ..progress import bar
 from .passes import SINGLE_BLAS_THREAD, shards_of
 from .projection import REFUSED
-from .sources import Rows, RowsError
+from .sources import Floats, Rows, RowsError
 from .table import Result, Shard, Sums, cut
 
 # Threads get shards in units of about an eighth of a thread's share, so that few nodes are sent.
@@ -48,16 +43,9 @@ def on_cluster(X: Rows, client: Any = None) -> Rows:
     Returns
     -------
     Rows
-        For ``fit`` and ``predict``.
-
-    Raises
-    ------
-    ImportError
-        If distributed is missing: ``pip install distributed``.
-    ValueError
-        If there is no client.
-    TypeError
-        If ``X`` is no source of rows.
+        For ``fit`` and ``predict``. An ImportError if distributed is missing (``pip install
+        distributed``), a ValueError if there is no client, a TypeError if ``X`` is no source of
+        rows.
     """
     try:
         from distributed import get_client, get_worker
@@ -95,7 +83,7 @@ class ClusterRows(Rows):
         self._rows, self._client = rows, client
         self.shape, self.dtype = rows.shape, rows.dtype
 
-    def read(self, start: int, stop: int) -> NDArray[np.floating]:
+    def read(self, start: int, stop: int) -> Floats:
         return self._rows._part(start, stop)
 
     def _for_one_fit(self) -> Rows:

@@ -1,8 +1,7 @@
 """Rows in files: NumPy, Zarr and Parquet, as the libraries of these formats read them.
 
-A source keeps a path, and each process opens the file for itself, so that a source can be sent to
-another process. Where a file lacks rows, Zarr makes up fill values, and tables that keep deleted
-rows look like folders of Parquet: both are refused.
+A source keeps a path, and each process opens it for itself. Where a file lacks rows, Zarr makes up
+values, and tables that keep deleted rows look like folders of Parquet: both are refused.
 """
 
 import contextlib
@@ -25,7 +24,8 @@ from numpy.typing import NDArray
 
 from .._parameters import check_flag
 from ..pointers import unfetched
-from .sources import PRECISIONS, Locked, Rows, RowsError, pieces
+from ..text import by_numbers
+from .sources import PRECISIONS, Floats, Locked, Rows, RowsError, pieces
 
 T = TypeVar("T")
 
@@ -47,15 +47,12 @@ _EXTRAS = {"crc32c", "msgpack2", "pcodec", "zfpy"}
 
 @dataclass(frozen=True)
 class _Parts:
-    """An array in a file, whose rows are decoded from one edge to the next; ``check`` comes first.
-
-    Another process that opens the file later does without the check.
-    """
+    """An array in a file, decoded from one edge to the next; the first process checks it."""
 
     shape: tuple[int, ...]
     dtype: np.dtype
     edges: Sequence[int]
-    decode: Callable[[int, int], NDArray[np.floating]]
+    decode: Callable[[int, int], Floats]
     check: Callable[[], None] = lambda: None
 
 
@@ -85,7 +82,7 @@ class FileRows(Locked, Rows):
         )
         self._opened = os.getpid(), parts.edges, decoded
 
-    def _decoded_parts(self) -> tuple[Sequence[int], Callable[[int], NDArray[np.floating]]]:
+    def _decoded_parts(self) -> tuple[Sequence[int], Callable[[int], Floats]]:
         """Edges of the parts, and what decodes each; the last ones are kept."""
         if self._opened[0] != os.getpid():
             parts = _read_by(self.path, "it", lambda: self._open(*self._names))
@@ -98,7 +95,7 @@ class FileRows(Locked, Rows):
             self._keep(parts)
         return self._opened[1:]
 
-    def read(self, start: int, stop: int) -> NDArray[np.floating]:
+    def read(self, start: int, stop: int) -> Floats:
         rows, end = np.empty((max(0, stop - start), self.shape[1]), self.dtype), 0
         with self._lock:
             edges, decoded = self._decoded_parts()
@@ -108,7 +105,7 @@ class FileRows(Locked, Rows):
                 rows[begin:end] = part[some]
         return rows
 
-    def _rows_at(self, positions: NDArray[np.intp]) -> NDArray[np.floating]:
+    def _rows_at(self, positions: NDArray[np.intp]) -> Floats:
         # Its ranges may lie in one part.
         return Rows._rows_at(self._for_one_fit(), positions)
 
@@ -207,12 +204,7 @@ def from_npy(path: str | Path) -> Rows:
     Returns
     -------
     Rows
-        For :func:`on_cluster`.
-
-    Raises
-    ------
-    ValueError
-        If there are no such rows.
+        For :func:`on_cluster`; a ValueError if there are no such rows.
     """
     return FileRows(_open_npy, _absolute(path))
 
@@ -228,7 +220,7 @@ def _open_npy(path: str) -> _Parts:
             f"path={path!r} holds columns first; save numpy.ascontiguousarray(X) instead."
         )
 
-    def decode(start: int, stop: int) -> NDArray[np.floating]:
+    def decode(start: int, stop: int) -> Floats:
         # Reading a map of a file that was cut short would end the process.
         n_values, before = (stop - start) * shape[1], start * shape[1] * dtype.itemsize
         values = np.fromfile(path, dtype, n_values, offset=offset + before)
@@ -249,14 +241,9 @@ def from_zarr(path: str | Path) -> Rows:
     Returns
     -------
     Rows
-        For ``fit`` and ``predict``.
-
-    Raises
-    ------
-    ValueError
-        If there are no such rows, chunks were not written, or a codec is not installed.
-    ImportError
-        If zarr is missing: ``pip install zarr``.
+        For ``fit`` and ``predict``. A ValueError if there are no such rows, chunks were not
+        written, or a codec is not installed; an ImportError if zarr is missing: ``pip install
+        zarr``.
     """
     return FileRows(_open_zarr, _absolute(path))
 
@@ -284,7 +271,7 @@ def _open_zarr(path: str) -> _Parts:
             "(rows of zeros are kept by write_empty_chunks=True)."
         )
 
-    def decode(start: int, stop: int) -> NDArray[np.floating]:
+    def decode(start: int, stop: int) -> Floats:
         values = np.ascontiguousarray(marked[start:stop])
         if (values.view(bits) == mark).any():
             raise lacks(f"chunks among the rows {start} to {stop}")
@@ -321,15 +308,9 @@ def from_parquet(
     Returns
     -------
     Rows
-        For ``fit`` and ``predict``.
-
-    Raises
-    ------
-    ValueError
-        If there are no such rows, the order of the files is not sure, or they lie in a table that
-        keeps deleted rows (Delta, Hudi, Iceberg, Paimon).
-    ImportError
-        If pyarrow is missing: ``pip install pyarrow``.
+        For ``fit`` and ``predict``. A ValueError if there are no such rows, the order of the files
+        is not sure, or they lie in a table that keeps deleted rows (Delta, Hudi, Iceberg, Paimon);
+        an ImportError if pyarrow is missing: ``pip install pyarrow``.
     """
     check_flag("verify_checksums", verify_checksums)
     paths = _files_of(path) if isinstance(path, (str, Path)) else list(path)
@@ -343,10 +324,7 @@ def from_parquet(
 
 
 def history_of(files: Iterable[str | Path]) -> str | None:
-    """What is wrong with Parquet files of a table that keeps deleted rows; None for all others.
-
-    All folders above a file are looked at, also above what a link leads to.
-    """
+    """What is wrong with Parquet files of a table that keeps deleted rows; None for all others."""
     places = {place(file) for file in files for place in (os.path.abspath, os.path.realpath)}
     for folder in sorted({folder for place in places for folder in Path(place).parents}):
         for table, mark in _TABLES.items():
@@ -371,17 +349,12 @@ def _files_of(path: str | Path) -> Sequence[str | Path]:
         names = sorted(glob.glob(str(path)))
     else:
         return [path]
-    if names != sorted(names, key=_by_numbers):
+    if names != sorted(names, key=by_numbers):
         raise RowsError(
             f"path={str(path)!r}: the order of its files is not sure, as names put 10 before 2; "
             "pass a list of them, in the order of the labels."
         )
     return names
-
-
-def _by_numbers(name: str) -> list[str | int]:
-    parts = re.split(r"(\d+)", name)
-    return [int(part) if number % 2 else part for number, part in enumerate(parts)]
 
 
 def _open_parquet(paths: Sequence[str], column: str, checksums: bool) -> _Parts:
@@ -422,7 +395,7 @@ def _open_parquet(paths: Sequence[str], column: str, checksums: bool) -> _Parts:
     first = groups[0].head(1, columns=[column]).column(0)[0].as_py()
     shape = edges[-1], len(first or [])
 
-    def decode(start: int, stop: int) -> NDArray[np.floating]:
+    def decode(start: int, stop: int) -> Floats:
         group = group_at[start]
         return _numbers(group, column, kind.value_type, (stop - start, shape[1]))
 
@@ -446,7 +419,7 @@ def _check_codec(path: str, group: Any, column: str) -> None:
             )
 
 
-def _numbers(group: Any, column: str, kind: Any, shape: tuple[int, int]) -> NDArray[np.floating]:
+def _numbers(group: Any, column: str, kind: Any, shape: tuple[int, int]) -> Floats:
     """The lists of a row group as rows of this shape."""
     import pyarrow as pa
 

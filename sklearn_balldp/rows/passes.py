@@ -1,7 +1,6 @@
 """Passes over rows: fixed shards and blocks in C order, on threads.
 
-The cut into shards depends on the numbers of rows and features alone, and results are added up in
-order. So the number of cores changes the time of a pass, but no bit of its result.
+The shape alone decides the shards, and results are added up in order: cores change no bit.
 """
 
 import contextlib
@@ -20,7 +19,7 @@ from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
 from ..privacy.rounding import SHARD_ROWS, SHARD_VALUES, SUMMED
-from .sources import Locked, Rows, is_mapped
+from .sources import Floats, Locked, Rows, is_mapped
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -62,13 +61,10 @@ def row_blocks(
 ) -> Iterator[tuple[slice, NDArray[Any]]]:
     """Iterate over blocks of rows in the given precision, without a copy of the whole array.
 
-    Blocks are in C order whatever the layout of ``X``, so that sums along a row round alike in
-    every layout: other rows could otherwise change, through it, what is computed from this one.
-
-    A block is a view of ``X`` if that is in C order and of this precision (do not write to it);
-    otherwise it is a buffer that the next step overwrites. Several blocks of a file are read at
-    once. A block of a mapped file is a view only with ``once``, for callers that read it once:
-    another process may write to the file between two reads.
+    Blocks are in C order whatever the layout of ``X``: other rows could otherwise change, through
+    it, how sums along this one round. A block is a view where ``X`` is so already (do not write to
+    it), of a mapped file only with ``once``, as another process may write to it between two reads;
+    else a buffer that the next step overwrites. Several blocks of a file are read at once.
     """
     stop = len(X) if stop is None else stop
     size = block_rows(X.shape[1]) if size is None else size
@@ -94,18 +90,13 @@ def row_blocks(
 
 
 def copy_rows(
-    out: NDArray[np.floating],
-    rows: NDArray[np.floating],
-    factors: NDArray[np.floating] | None = None,
-    *,
-    finite: bool = False,
+    out: Floats, rows: Floats, factors: Floats | None = None, *, finite: bool = False
 ) -> None:
     """Copy rows into an array in its precision, times factors if there are any.
 
-    Callers that pass factors, or ``finite=True``, have checked that all values are finite; this
-    function does not check again. NumPy converts half precision value by value. This function
-    copies the bits to single precision instead. The exponents are then too small by 112, which a
-    product with that power of two corrects.
+    Of callers that pass factors, or ``finite=True``, all values are finite. Of half precision,
+    which NumPy converts value by value, the bits are copied to single precision; the exponents are
+    then too small by 112, which a product with that power of two corrects.
     """
     if rows.dtype != np.float16 or out.dtype == np.float16 or not rows.dtype.isnative:
         if factors is None:
@@ -141,16 +132,11 @@ def copy_rows(
 
 
 def place_rows(
-    out: NDArray[np.floating],
-    rows: NDArray[np.floating],
-    factors: NDArray[np.float64] | None,
-    *,
-    finite: bool = False,
+    out: Floats, rows: Floats, factors: NDArray[np.float64] | None, *, finite: bool = False
 ) -> None:
     """Copy rows, times factors if there are any, in the precision of the array they are copied to.
 
-    If there are factors, every row is multiplied by one: whether a row is scaled must not change
-    how others are computed.
+    Then every row is multiplied: whether one is must not change how others are computed.
     """
     if factors is None:
         copy_rows(out, rows, finite=finite)
@@ -168,7 +154,7 @@ def place_rows(
 
 
 def shards_of(n_rows: int, n_features: int) -> list[tuple[int, int]]:
-    """Contiguous ranges of rows of nearly one length, one for each shard: by the shape alone.
+    """Contiguous ranges of rows, one for each shard: by the shape alone.
 
     They begin at multiples of :data:`.SUMMED`, so that no block of a sum is split.
     """
@@ -219,7 +205,7 @@ def map_shards(
 class _SingleBlasThread(Locked):
     """Limits BLAS to one thread while any solve runs, on any thread of this process.
 
-    The limit is global, so the last user restores it: overlapping limits would restore each other.
+    The last user restores it: overlapping limits would restore each other.
     """
 
     def __init__(self) -> None:

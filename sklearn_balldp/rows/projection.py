@@ -5,8 +5,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..losses import Array
 from .passes import row_blocks
-from .sources import RowsError
+from .sources import Floats, RowsError
 
 #: Rows are refused if an entry is larger than the first, or, on the sphere, if the largest entry is
 #: not zero and below the second: their squares could overflow, or lose digits and vanish.
@@ -18,10 +19,10 @@ REFUSED = (
 )
 
 
-def are_plain(squares: NDArray[np.floating], n_features: int, domain: str) -> NDArray[np.bool_]:
-    """Which rows, by their squared norms alone, are neither refused nor zero on the sphere.
+def are_plain(squares: Floats, n_features: int, domain: str) -> NDArray[np.bool_]:
+    """Which rows, by their squared norms, are neither refused nor zero on the sphere, but plain.
 
-    Their squares, and products with weights of moderate size, are well within the precision.
+    Their squares, and products with moderate weights, are well within the precision.
     """
     limits = np.finfo(squares.dtype)
     # The factors of two cover the rounding of squares.
@@ -31,7 +32,7 @@ def are_plain(squares: NDArray[np.floating], n_features: int, domain: str) -> ND
     return plain
 
 
-def check_sizes(rows: NDArray[np.floating], domain: str) -> None:
+def check_sizes(rows: Floats, domain: str) -> None:
     """Raise FloatingPointError if a row holds NaN or infinity, or is of no admitted size."""
     with np.errstate(all="ignore"):
         peaks = np.maximum(rows.max(axis=1, initial=0.0), -rows.min(axis=1, initial=0.0))
@@ -45,16 +46,11 @@ def check_sizes(rows: NDArray[np.floating], domain: str) -> None:
 
 
 def check_unchanged(
-    rows: NDArray[np.floating],
-    norm_bound: float,
-    factors: NDArray[np.float64] | None = None,
-    *,
-    squares: NDArray[np.floating] | None = None,
+    rows: Floats, norm_bound: float, factors: Array | None = None, *, squares: Floats | None = None
 ) -> None:
-    """Raise an error if a row, times its factor, lies outside of the ball.
+    """Raise an error if a row, times its factor, lies outside of the ball: its file was written to.
 
-    The file was then written to after the factor was computed. ``squares`` are the squared norms of
-    rows that are in other coordinates.
+    ``squares`` are the squared norms of rows that are in other coordinates.
     """
     with np.errstate(all="ignore"):
         squares = np.vecdot(rows, rows) if squares is None else squares
@@ -68,21 +64,16 @@ def check_unchanged(
         )
 
 
-def rows_in_domain(
-    rows: NDArray[np.float64], norm_bound: float, domain: str
-) -> NDArray[np.float64]:
+def rows_in_domain(rows: Array, norm_bound: float, domain: str) -> Array:
     """float64 rows as a head takes them, by :func:`domain_factors`; ``rows`` if none changes."""
     factors = domain_factors(rows, norm_bound, domain)
     return rows if factors is None else rows * factors[:, None]
 
 
-def domain_factors(
-    rows: NDArray[np.float64], norm_bound: float, domain: str = "ball"
-) -> NDArray[np.float64] | None:
+def domain_factors(rows: Array, norm_bound: float, domain: str = "ball") -> Array | None:
     """Factors that bring float64 rows into the domain; None if nothing has to change.
 
-    They are min(1, B / norm) for the ball, and B / norm for the sphere, where a zero row stays
-    zero. Raises FloatingPointError if a row is refused (:data:`REFUSED`).
+    Zero rows stay zero. Raises FloatingPointError if a row is refused (:data:`REFUSED`).
     """
     # A low-precision NumPy scalar would round or overflow when squared.
     norm_bound = float(norm_bound)
@@ -97,13 +88,11 @@ def domain_factors(
     return np.where(unchanged, 1.0, scaled) if domain == "ball" else scaled
 
 
-def project_onto_ball(X: ArrayLike, norm_bound: float) -> NDArray[np.floating]:
+def project_onto_ball(X: ArrayLike, norm_bound: float) -> Floats:
     """Project rows onto the ball of radius ``norm_bound`` (1-Lipschitz in the Euclidean norm).
 
-    The result is in C order and of float32 or float64, whatever the type of the rows; it is ``X``
-    itself if nothing has to change. It is rounded to that precision: declare a radius in these
-    coordinates, or cast to float64 before. Raises ValueError if a row holds NaN, infinity or an
-    entry above 1e140, or ``X`` is not two-dimensional.
+    In C order, of float32 or float64 whatever the type of the rows, rounded to it; ``X`` itself if
+    nothing has to change. Raises a ValueError if a row is refused, or ``X`` is not two-dimensional.
     """
     rows: Any = np.asarray(X)
     if rows.ndim != 2:

@@ -12,6 +12,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+#: Rows, or numbers of each, in a precision that rows may have.
+Floats = NDArray[np.floating]
 #: Precisions that rows may have.
 PRECISIONS = ("float16", "float32", "float64")
 
@@ -61,7 +63,7 @@ class Rows(ABC):
     # Whether shape and type are fixed, and nobody changes the arrays that were read.
     _is_fixed = False
 
-    def _part(self, start: int, stop: int) -> NDArray[np.floating]:
+    def _part(self, start: int, stop: int) -> Floats:
         """As :meth:`read`, with a check of kind, shape and type."""
         rows = self.read(start, stop)
         shape, kind = (stop - start, self.shape[1]), type(rows)
@@ -76,18 +78,10 @@ class Rows(ABC):
         return rows
 
     @abstractmethod
-    def read(self, start: int, stop: int) -> NDArray[np.floating]:
-        """Rows of a range, in memory.
+    def read(self, start: int, stop: int) -> Floats:
+        """Rows from ``start`` on, before ``stop``, in memory and in the precision of the source.
 
-        Parameters
-        ----------
-        start, stop : int
-            First row, and the one after the last.
-
-        Returns
-        -------
-        ndarray of shape (stop - start, n_features)
-            In the precision of the source.
+        Of shape (stop - start, n_features).
         """
 
     def _for_one_fit(self) -> "Rows":
@@ -102,7 +96,7 @@ class Rows(ABC):
         """Number of values."""
         return self.shape[0] * self.shape[1]
 
-    def __getitem__(self, rows: Any) -> NDArray[np.floating]:
+    def __getitem__(self, rows: Any) -> Floats:
         if isinstance(rows, tuple) and len(rows) == 2 and rows[1] is Ellipsis:
             # The folds of scikit-learn index rows like this.
             rows = rows[0]
@@ -118,7 +112,7 @@ class Rows(ABC):
             positions = np.flatnonzero(positions)
         return self._rows_at(np.atleast_1d(positions))[slice(None) if positions.ndim else 0]
 
-    def _rows_at(self, positions: NDArray[np.intp]) -> NDArray[np.floating]:
+    def _rows_at(self, positions: NDArray[np.intp]) -> Floats:
         """Rows at these positions, by one pass over the ranges of the source that hold them."""
         positions = np.where(positions < 0, positions + len(self), positions)
         if len(positions) and not (positions.min() >= 0 and positions.max() < len(self)):
@@ -144,7 +138,7 @@ class Rows(ABC):
 def in_memory(name: str, values: Any) -> Any:
     """An array of another library as one of NumPy; anything else as it is.
 
-    Raises a TypeError if it is Dask's, or on a device other than this machine's memory.
+    A TypeError if it is Dask's, or not in this machine's memory.
     """
     library = type(values).__module__.split(".")[0]
     kind = f"{library} {type(values).__name__}"
@@ -178,7 +172,7 @@ class _FixedRows(Rows):
         self.shape, self.dtype = (int(shape[0]), int(shape[1])), np.dtype(source.dtype)
         self._read_values = source._read_values
 
-    def read(self, start: int, stop: int) -> NDArray[np.floating]:
+    def read(self, start: int, stop: int) -> Floats:
         rows = self.source.read(start, stop)
         now = tuple(self.source.shape), np.dtype(self.source.dtype)
         if now != (self.shape, self.dtype):

@@ -1,8 +1,4 @@
-"""Tables: rows with columns of values beside them, and passes over their shards.
-
-A pass is a function of a :class:`Shard`, one shard of a table. It sees the shard's rows block by
-block, and the columns beside them. Rows on a cluster have a table of their own.
-"""
+"""Tables: rows with columns of values beside them, and passes over their shards, block by block."""
 
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,7 +12,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from ..progress import bar
 from .passes import map_shards, n_threads, row_blocks, shards_of
-from .sources import Rows, is_mapped
+from .sources import Floats, Rows, is_mapped
 
 Array = NDArray[np.float64]
 #: Result of a pass for one shard: arrays or numbers.
@@ -25,10 +21,9 @@ Result = tuple[Any, ...]
 
 @dataclass(repr=False, eq=False)
 class Shard:
-    """One shard of a table: the rows of an array or source from one position to another.
+    """One shard of a table: rows from position ``start`` on, with columns of values for each.
 
-    The first of them is at position ``start`` of the table, and columns hold values for each.
-    ``may_change`` says whether they are read again in each pass, and may have changed.
+    ``may_change`` says whether rows are read again in each pass, and may have changed.
     """
 
     _X: Any
@@ -60,7 +55,7 @@ class Shard:
         return self._columns.get(name)
 
     @property
-    def rows(self) -> NDArray[np.floating]:
+    def rows(self) -> Floats:
         """All rows at once, a view where they are an array."""
         return self._X[self._first : self._stop]
 
@@ -69,17 +64,13 @@ class Shard:
         return _ClassSums(n_classes)
 
     def blocks(
-        self,
-        size: int | None = None,
-        dtype: type[np.floating] = np.float64,
-        *,
-        once: bool = False,
+        self, size: int | None = None, dtype: type[np.floating] = np.float64, *, once: bool = False
     ) -> Iterator[tuple[slice, NDArray[Any]]]:
         """As :func:`.row_blocks`; positions count from the first row of the shard."""
         for rows, block in row_blocks(self._X, self._first, self._stop, size, dtype, once=once):
             yield slice(rows.start - self._first, rows.stop - self._first), block
 
-    def every_nth(self, step: int) -> NDArray[np.floating]:
+    def every_nth(self, step: int) -> Floats:
         """The shard's rows among every ``step``-th row of the table."""
         return self._X[self._first + -self.start % step : self._stop : step]
 
@@ -87,7 +78,7 @@ class Shard:
         """The shard with more columns."""
         return replace(self, _columns={**self._columns, **columns})
 
-    def on(self, X: NDArray[np.floating]) -> "Shard":
+    def on(self, X: Floats) -> "Shard":
         """The shard with other rows, in memory, and the same columns."""
         return replace(self, _X=X, may_change=False)
 
@@ -114,10 +105,7 @@ class _ClassSums:
 
 
 class Table:
-    """Rows of this process, in memory or in a file, with columns beside them.
-
-    Columns that are None are left out.
-    """
+    """Rows of this process, in memory or in a file, with columns beside them (None: left out)."""
 
     def __init__(self, X: Any, columns: Mapping[str, NDArray[Any] | None]) -> None:
         self.shape: tuple[int, int] = X.shape
@@ -168,7 +156,7 @@ class Table:
         columns = zip(self._shards, list(self.each(function, *numbers)), strict=True)
         return self._with_shards([shard.with_columns(more) for shard, more in columns])
 
-    def on(self, X: NDArray[np.floating]) -> "Table":
+    def on(self, X: Floats) -> "Table":
         """The table with other rows, in memory, and the same columns."""
         return self._with_shards([shard.on(X) for shard in self._shards])
 
@@ -186,8 +174,7 @@ def cut(columns: Mapping[str, Any], start: int, stop: int) -> dict[str, Any]:
 class Sums:
     """Sums of shards' results, in pairs of neighbours, pairs of pairs, and so on.
 
-    The tree of additions follows from the positions of the shards alone. So another process can add
-    up a range of shards: it returns a few nodes of the same tree, and no bit changes.
+    The tree follows from the positions of shards alone: another process can return nodes of it.
     """
 
     def __init__(self) -> None:

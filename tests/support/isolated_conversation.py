@@ -24,7 +24,7 @@ def main():
     from sklearn_balldp import mechanisms
     from sklearn_balldp.privacy import Release
 
-    kinds = [vars(mechanisms)[name] for name in mechanisms.__all__]
+    kinds = mechanisms.MECHANISMS.values()
     while (told := received(sys.stdin.buffer)) is not None:
         record = Release.from_dict(json.loads(pickle.loads(told)))
         (kind,) = (k for k in kinds if getattr(k, "name", None) == record.mechanism)
