@@ -14,9 +14,17 @@ class Display(ABC):
     """The figure of a table: a subclass draws it on the axes."""
 
     def plot(self, ax: Any = None) -> Self:
-        """Draw the figure on the axes ``ax``, new ones by default.
+        """Draw the figure.
 
-        The display, which is returned, then has ``ax_`` and ``figure_``.
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            Axes to draw on; new ones by default.
+
+        Returns
+        -------
+        self
+            The display, with ``ax_`` and ``figure_``.
         """
         import matplotlib.pyplot as plt
 

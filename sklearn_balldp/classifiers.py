@@ -26,9 +26,14 @@ def text_classifier(head: Any = None, *, encoder: Any = None, **params: Any) -> 
     Returns
     -------
     sklearn.pipeline.Pipeline
-        Steps ``encoder`` and ``head``, whose record will name the encoder. An ImportError if the
-        extra ``text`` is not installed, a ValueError if the weights are not on this machine, and
-        the hub does not give them.
+        Steps ``encoder`` and ``head``. The head's record will name the encoder.
+
+    Raises
+    ------
+    ImportError
+        If the extra ``text`` is not installed.
+    ValueError
+        If the weights are not on this machine, and the hub does not give them.
 
     Examples
     --------
@@ -43,8 +48,20 @@ def text_classifier(head: Any = None, *, encoder: Any = None, **params: Any) -> 
 def image_classifier(head: Any = None, *, encoder: Any = None, **params: Any) -> Pipeline:
     """Classify images: a residual network without its last layer, and a Ball-DP head.
 
-    As :func:`text_classifier`; ``encoder`` is the file of a state dict of a ResNet-18, an
-    :class:`.ImageEncoder`, or None for torchvision's published weights (the extra ``vision``).
+    Parameters
+    ----------
+    head : BaseBallDPClassifier or None, default=None
+        The head; logistic regression by default.
+    encoder : str, path-like, ImageEncoder or None, default=None
+        Embeds the images: the file of a state dict of a ResNet-18, or an encoder. None takes
+        torchvision's published weights.
+    **params
+        Parameters of the head: ``epsilon``, ``radius`` and so on.
+
+    Returns
+    -------
+    sklearn.pipeline.Pipeline
+        Steps ``encoder`` and ``head``. The head's record will name the encoder.
     """
     return _classifier("image", head, encoder, params)
 

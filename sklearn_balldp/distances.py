@@ -91,14 +91,18 @@ def same_label_quantile(
     metric : {"euclidean", "manhattan", "chebyshev"}, default="euclidean"
         How distances between rows are measured.
     random_state : int, Generator or None, default=0
-        Draws the pairs of classes that have more than 250000; the default draws the same ones every
-        time.
+        Draws the pairs of classes that have more than 250000; the default draws the same ones
+        every time.
 
     Returns
     -------
     float
-        The radius; classes of one row are left out. A ValueError if a parameter is invalid, or no
-        class has two rows.
+        The radius; classes of one row are left out.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is invalid, or no class has two rows.
     """
     check_option("metric", metric, METRICS)
     check_number("quantile", quantile, Share)

@@ -99,8 +99,12 @@ def edit_pairs(
     -------
     EditPairs
         ``before``, ``after``, ``kind`` and ``record``: encode the first two, and fit the policy on
-        the rows and on ``record``. A ValueError if a parameter is invalid, or no text holds
-        anything to edit.
+        the rows and on ``record``.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is invalid, or no text holds anything to edit.
 
     Examples
     --------

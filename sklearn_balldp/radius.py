@@ -196,8 +196,12 @@ class RadiusPolicy(ByContent, RowWise, OneToOneFeatureMixin, TransformerMixin, B
         Returns
         -------
         self
-            The fitted policy; a ValueError if a parameter is invalid, or the rows that the source
-            needs are missing.
+            The fitted policy.
+
+        Raises
+        ------
+        ValueError
+            If a parameter is invalid, or the rows that the source needs are missing.
         """
         with all_or_nothing(self):
             chosen = self._chosen(X, y, X_public, y_public, record)
@@ -229,7 +233,18 @@ class RadiusPolicy(ByContent, RowWise, OneToOneFeatureMixin, TransformerMixin, B
         return choose_radius(self, *validated(self, X, y), **in_ball, accountant=self.accountant)
 
     def transform(self, X: ArrayLike) -> NDArray[np.floating]:
-        """Project rows ``X``, each on its own, onto the ball of radius ``norm_bound``."""
+        """Project rows onto the admissible ball, each on its own.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_features)
+            Rows of norm at most ``norm_bound``.
+        """
         check_is_fitted(self)
         return project_onto_ball(validated(self, X, reset=False), self.norm_bound)
 

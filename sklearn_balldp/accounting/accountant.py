@@ -241,8 +241,14 @@ class PrivacyAccountant:
     Attributes
     ----------
     ledger : Ledger
-        The file and its terms. A ValueError if one is invalid, or not that of the file; an OSError
-        if the file cannot be made or read.
+        The file and its terms.
+
+    Raises
+    ------
+    ValueError
+        If a term is invalid, or not that of the file.
+    OSError
+        If the file cannot be made or read.
 
     Examples
     --------
@@ -306,12 +312,19 @@ class PrivacyAccountant:
         return self.ledger.path, self.ledger.terms.name
 
     def attach(self, model: Any) -> Any:
-        """Pass this accountant to every part of a ``model`` that releases something.
+        """Pass this accountant to every part of a model that releases something.
 
-        The model, which is returned, is a head, a policy, a Pipeline, a search with its grid and
-        its scores, or anything else that holds them as parameters. Parts in a ``FrozenEstimator``
-        release nothing more. A ValueError if no part takes an accountant, or a head has no such
-        parameter.
+        Parameters
+        ----------
+        model : estimator
+            A head, a policy, a Pipeline, a search with its grid and its scores, or anything else
+            that holds them as parameters. Parts in a ``FrozenEstimator`` release nothing more.
+
+        Returns
+        -------
+        estimator
+            The model itself; a ValueError if no part of it takes an accountant, or a head has no
+            such parameter.
         """
         parts = list(_releasing_parts(model, {}))
         for part in parts:
@@ -330,11 +343,16 @@ class PrivacyAccountant:
         return model
 
     def spend(self, *, mu: float, what: str) -> None:
-        """Count a release that was made by hand, before it is made; ``what`` it is, for the record.
+        """Count a release that was made by hand, before it is made.
 
-        ``mu`` is its Gaussian differential privacy for every substitution, at any distance (label
-        changes too, beside heads that protect labels). Of values with Gaussian noise it is
-        sensitivity over noise scale. If it would exceed the limit, nothing is counted.
+        Parameters
+        ----------
+        mu : float
+            Its Gaussian differential privacy for every substitution, at any distance (label
+            changes too, beside heads that protect labels). Of values with Gaussian noise it is
+            sensitivity over noise scale. If it would exceed the limit, nothing is counted.
+        what : str
+            What it is, for the record.
         """
         check_positive("mu", mu)
         if not (isinstance(what, str) and what):
@@ -352,7 +370,18 @@ class PrivacyAccountant:
         return [record for record in self.records if isinstance(record, Release)]
 
     def total(self, radius: float | None = None) -> Total:
-        """Guarantee of everything counted, at a common ``radius``, the accountant's by default."""
+        """Guarantee of everything counted.
+
+        Parameters
+        ----------
+        radius : float, optional
+            Common radius; the accountant's by default.
+
+        Returns
+        -------
+        Total
+            The guarantee of all counted releases together.
+        """
         total = _total(self.ledger.charges(), self.delta, self.radius)
         enforced = total.radius
         if radius is not None:
@@ -367,9 +396,16 @@ class PrivacyAccountant:
     def remaining(self, n_fits: int = 1) -> float:
         """Epsilon that each of so many more fits may spend before the limit.
 
-        It is 0 when nothing remains. ``n_fits`` are to come: of a search, candidates times folds,
-        and the refit. It is for heads with the accountant's delta and radius; a ValueError if the
-        accountant has no limit.
+        Parameters
+        ----------
+        n_fits : int, default=1
+            Fits that are to come: of a search, candidates times folds, and the refit.
+
+        Returns
+        -------
+        float
+            For heads with the accountant's delta and radius; 0 when nothing remains. A ValueError
+            if the accountant has no limit.
         """
         check_whole("n_fits", n_fits)
         if self.limit is None:

@@ -18,10 +18,10 @@ class PrivateAccuracy:
 
     Pass it as ``scoring=``: the scores of a search, and the choice of the best candidate, are then
     private too. If one scored row is replaced, its label too, the accuracy of a fixed model moves
-    by at most ``1 / n_rows``. What a training row moves, the model's release hides. So models that
-    are not made of Ball-DP heads alone are refused: a step before the head that learned from the
-    rows, or is not known to map each row by itself (``pipelines.RowWise``); a threshold or features
-    chosen by scores; a search whose scores are not private.
+    by at most ``1 / n_rows``. What a training row moves, the model's release hides. So models
+    that are not made of Ball-DP heads alone are refused: a step before the head that learned from
+    the rows, or is not known to map each row by itself (``pipelines.RowWise``); a threshold or
+    features chosen by scores; a search whose scores are not private.
 
     Parameters
     ----------
@@ -34,7 +34,12 @@ class PrivateAccuracy:
         Counts every score in its ledger, before the rows are looked at.
     random_state : None, int, Generator or RandomState, default=None
         Leave it at None for privacy: noise is then drawn exactly, from operating-system entropy. A
-        seed is not private. Any argument out of range raises a ValueError.
+        seed is not private.
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of range.
     """
 
     _takes_accountant = True

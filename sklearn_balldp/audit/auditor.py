@@ -415,9 +415,12 @@ class ReconstructionAuditor(HoldsModel, MetaEstimatorMixin, ClassifierMixin, Bas
         )
 
     def summary(self) -> str:
-        """What the audit found, and the smallest fault that it could have found, in lines of text.
+        """What the audit found, and the smallest fault that it could have found, in words.
 
-        They are for the owner of the records.
+        Returns
+        -------
+        str
+            Lines of text, for the owner of the records.
         """
         check_is_fitted(self)
         low, high = self.success_interval_["clopper_pearson"]
@@ -453,13 +456,31 @@ class ReconstructionAuditor(HoldsModel, MetaEstimatorMixin, ClassifierMixin, Bas
     def plot(self, ax: Any = None) -> ReconstructionDisplay:
         """Draw the success rate with its interval, blind guessing and the direct certificate.
 
-        On the axes ``ax``, new ones by default; the :class:`ReconstructionDisplay` has ``ax_`` and
-        ``figure_``.
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            Axes to draw on; new ones by default.
+
+        Returns
+        -------
+        ReconstructionDisplay
+            Drawn, with ``ax_`` and ``figure_``.
         """
         return ReconstructionDisplay.from_estimator(self).plot(ax=ax)
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """Labels that the fitted estimator predicts for rows ``X``, as it takes them."""
+        """Labels that the fitted estimator predicts.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows, as the estimator takes them.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Labels.
+        """
         check_is_fitted(self)
         return self.estimator_.predict(X)
 

@@ -133,9 +133,13 @@ def epsilon_from_certificate(gamma: float, kappa: float, delta: float) -> float:
     Returns
     -------
     float
-        Epsilon, rounded down so that the certificate at (epsilon, delta) keeps ``gamma``. A
-        ValueError if ``gamma`` is not above ``kappa``, an argument is out of range, or ``delta`` is
-        so large that even epsilon = 0 would allow more than ``gamma``.
+        Epsilon, rounded down so that the certificate at (epsilon, delta) keeps ``gamma``.
+
+    Raises
+    ------
+    ValueError
+        If ``gamma`` is not above ``kappa``, an argument is out of range, or ``delta`` is so large
+        that even epsilon = 0 would allow more than ``gamma``.
 
     Examples
     --------

@@ -53,20 +53,37 @@ class ReconstructionDisplay(Display):
 
     @classmethod
     def from_estimator(cls, auditor: Any, name: str | None = None) -> ReconstructionDisplay:
-        """Display of one fitted ``auditor``, not drawn yet.
+        """Display of one fitted auditor.
 
-        It may be a Pipeline that ends in one, or a search whose best estimator does. ``name`` is
-        that of the policy; by default the radius that was audited, and the release's where it
-        differs.
+        Parameters
+        ----------
+        auditor : ReconstructionAuditor
+            Fitted auditor, a Pipeline that ends in one, or a search whose best estimator does.
+        name : str, optional
+            Name of the policy; by default the radius that was audited, and the release's where it
+            differs.
+
+        Returns
+        -------
+        ReconstructionDisplay
+            Not drawn yet.
         """
         return cls.from_estimators([auditor] if name is None else {name: auditor})
 
     @classmethod
     def from_estimators(cls, auditors: Mapping[str, Any] | Iterable[Any]) -> ReconstructionDisplay:
-        """Display of several fitted ``auditors``, such as one per epsilon and policy.
+        """Display of several fitted auditors, such as one per epsilon and policy.
 
-        It is not drawn yet. A mapping gives each policy's auditor, or several, by name. Without
-        names as for :meth:`from_estimator`.
+        Parameters
+        ----------
+        auditors : iterable of ReconstructionAuditor, or mapping
+            Fitted auditors; a mapping gives each policy's auditor, or several, by name. Without
+            names as for :meth:`from_estimator`.
+
+        Returns
+        -------
+        ReconstructionDisplay
+            Not drawn yet.
         """
         import pandas as pd
 
@@ -165,8 +182,12 @@ class PrivacyUtilityDisplay(Display):
         Returns
         -------
         PrivacyUtilityDisplay
-            Not drawn yet. A ValueError if it is no dict, or the search has no such scorer or
-            parameter.
+            Not drawn yet.
+
+        Raises
+        ------
+        ValueError
+            If it is no dict, or the search has no such scorer or parameter.
         """
         import pandas as pd
 

@@ -198,7 +198,17 @@ class BaseBallDPClassifier(Head, ClassifierMixin, BaseEstimator, metaclass=ABCMe
 
         Those of a mechanism or a policy are named like ``mechanism__n_steps``. An object whose
         parameters are set is copied before, as other heads may hold it; a mechanism that was named
-        becomes its object. The ``params`` are any of these; the head is returned.
+        becomes its object.
+
+        Parameters
+        ----------
+        **params
+            Any of the parameters.
+
+        Returns
+        -------
+        self
+            The head.
         """
         nested = {name.partition("__")[0] for name in params if "__" in name}
         present = self.get_params(deep=False)
@@ -306,8 +316,12 @@ class BaseBallDPClassifier(Head, ClassifierMixin, BaseEstimator, metaclass=ABCMe
         Returns
         -------
         self
-            The fitted head; ``release_`` states what it guarantees. A ValueError if a parameter or
-            the data is invalid; nothing is released then.
+            The fitted head; ``release_`` states what it guarantees.
+
+        Raises
+        ------
+        ValueError
+            If a parameter or the data is invalid; nothing is released then.
         """
         with shown(self.verbose), all_or_nothing(self):
             self._check_parameters()
@@ -361,9 +375,13 @@ class BaseBallDPClassifier(Head, ClassifierMixin, BaseEstimator, metaclass=ABCMe
         Returns
         -------
         Plan
-            What is released, its noise and its signal; printing it shows all of them. A ValueError
-            if a parameter is invalid, counts do not add up, or the radius is chosen from rows: give
-            a number or a fitted policy in a ``FrozenEstimator``.
+            What is released, its noise and its signal; printing it shows all of them.
+
+        Raises
+        ------
+        ValueError
+            If a parameter is invalid, counts do not add up, or the radius is chosen from rows:
+            give a number or a fitted policy in a ``FrozenEstimator``.
         """
         self._check_parameters()
         for name, value in (("n_samples", n_samples), ("n_features", n_features)):
@@ -514,9 +532,16 @@ class BaseBallDPClassifier(Head, ClassifierMixin, BaseEstimator, metaclass=ABCMe
     def with_rule(self, **settings: Any) -> "BaseBallDPClassifier":
         """Another fitted head from the same release, at no cost in privacy.
 
-        The ``settings`` are ``priors`` (not of the SVC); of prototypes ``decision`` too, of the
-        discriminant ``shrinkage`` and ``class_embeddings``; others raise a ValueError. The head has
-        these parameters; its ``release_`` is this head's.
+        Parameters
+        ----------
+        **settings
+            ``priors`` (not of the SVC); of prototypes ``decision`` too, of the discriminant
+            ``shrinkage`` and ``class_embeddings``. Others raise a ValueError.
+
+        Returns
+        -------
+        BaseBallDPClassifier
+            Fitted, with these parameters; its ``release_`` is this head's.
         """
         check_is_fitted(self)
         odd = sorted(set(settings) - set(self._of_the_rule))
@@ -620,9 +645,19 @@ class BaseBallDPClassifier(Head, ClassifierMixin, BaseEstimator, metaclass=ABCMe
     def score(self, X: ArrayLike, y: Any, sample_weight: ArrayLike | None = None) -> float:
         """Accuracy: the share of the rows whose label is predicted.
 
-        ``X`` are rows, as :meth:`predict` takes them, ``y`` are true labels, as :meth:`fit` takes
-        them, and ``sample_weight`` how much each row counts. Of private rows it is private
-        information, and no part of the release.
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows, as :meth:`predict` takes them.
+        y : array-like of shape (n_samples,)
+            True labels, as :meth:`fit` takes them.
+        sample_weight : array-like of shape (n_samples,), default=None
+            How much each row counts.
+
+        Returns
+        -------
+        float
+            Of private rows it is private information, and no part of the release.
         """
         return super().score(X, plain(y), sample_weight)
 

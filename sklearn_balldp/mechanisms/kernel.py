@@ -136,8 +136,19 @@ class Query(Bound):
     ) -> tuple[Array, NDArray[np.bool_]]:
         """Differences of an answer from its values in units of the noise, and which have none.
 
-        From the ``noisy`` answer and one or many ``values`` without noise: an array of (noisy -
-        value) / scale, and whether each value has no scale.
+        Parameters
+        ----------
+        problem : Problem
+            Public numbers of the fit.
+        noisy : ndarray
+            The answer.
+        values : ndarray
+            One or many values without noise.
+
+        Returns
+        -------
+        tuple of (ndarray, ndarray)
+            (noisy - value) / scale, and whether a value has no scale.
         """
         # Without a scale it is zero, or infinite where a value is not the one that was released.
         scale = np.broadcast_to(np.asarray(self.scales(problem), dtype=np.float64), noisy.shape)
@@ -182,7 +193,10 @@ class Query(Bound):
     def calibrated(self, problem: Problem, mu: float, radius: float | None = None) -> Self:
         """The same question with the noise that makes it mu-GDP, by default at the radius.
 
-        A ValueError if mu is smaller than what rounding to the sampler's grid takes.
+        Raises
+        ------
+        ValueError
+            If mu is smaller than what rounding to the sampler's grid takes.
         """
         radius = problem.euclidean_radius if radius is None else radius
         ratio = self.ratio(problem, radius, problem.labels)
@@ -225,7 +239,13 @@ class PrivacyFilter:
         self._spent, self._most_queries = 0, most_queries
 
     def charge(self, query: Query) -> None:
-        """Count a ``query`` that is about to be answered; a PrivacyError for one not covered."""
+        """Count a ``query`` that is about to be answered.
+
+        Raises
+        ------
+        PrivacyError
+            If a promise does not cover it: then it is not counted.
+        """
         if self._asked >= self._most_queries:
             raise PrivacyError("more queries than the mechanism may ask; nothing was drawn for it.")
         if not is_plain(query):

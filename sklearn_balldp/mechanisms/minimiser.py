@@ -106,7 +106,10 @@ class Minimiser(Query):
     def certifiable(self, problem: Problem) -> "Minimiser":
         """The same with the next tolerance that is reached on every data set of the domain.
 
-        A ValueError if there is none at this regularisation.
+        Raises
+        ------
+        ValueError
+            If there is none at this regularisation.
         """
         # The smallest reachable norm and its rounding error are public numbers. The certified norm
         # must exceed the computed norm that is accepted: tol >= accepted + rounding.

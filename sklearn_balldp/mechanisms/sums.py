@@ -350,8 +350,12 @@ def _sums_of(part: Shard, query: Sums, problem: Problem) -> tuple[Any, Any, Any]
 class StatisticsPerturbation(Mechanism):
     """Noise on class sums and on the second moment of the rows.
 
-    ``share`` is that of the class sums in mu squared; 1 leaves the second moment out, and None
-    takes what :func:`.share_of_sums` finds from public numbers.
+    Parameters
+    ----------
+    share : float or None, default=None
+        How the budget is divided: what takes the larger share gets less noise. It is the share of
+        the squared mu that the class sums take; 1 leaves the second moment out. None takes what
+        :func:`.share_of_sums` finds from public numbers.
     """
 
     name = "statistics"
@@ -370,8 +374,12 @@ class StatisticsPerturbation(Mechanism):
 class PrototypePerturbation(Mechanism):
     """Noise on class sums, of which ridge prototypes are made.
 
-    ``counts`` says whether noise is what each count asks for, the smallest, or ("worst", the
-    paper's) one record. Where labels are protected counts are released too, and it is not used.
+    Parameters
+    ----------
+    counts : {"per_class", "min", "worst"}
+        Noise in each prototype: what its count asks for, what the smallest count asks for, or
+        what a count of one would (the paper's). Not used where labels are protected: counts are
+        then released too.
     """
 
     name = "prototypes"

@@ -66,8 +66,12 @@ class Bound(ABC):
     def mu(self, problem: Problem, radius: float | None = None, labels: str | None = None) -> float:
         """Gaussian differential privacy of the release, at the problem's radius by default.
 
-        Infinite for label changes where ``labels`` are public; a ValueError if they are neither
-        "public" nor "protected".
+        Infinite for label changes where ``labels`` are public.
+
+        Raises
+        ------
+        ValueError
+            If ``labels`` is neither "public" nor "protected".
         """
         labels = problem.labels if labels is None else labels
         check_option("labels", labels, LABELS)
@@ -121,8 +125,12 @@ def check_rising(
 class Promised(Bound):
     """A promise that the kernel's privacy filter keeps, whatever is asked.
 
-    A mechanism that asks proved queries needs nothing else: there is nothing to prove. The
-    ``budget`` is mu at the problem's radius.
+    A mechanism that asks proved queries needs nothing else: there is nothing to prove.
+
+    Attributes
+    ----------
+    budget : float
+        Mu at the problem's radius.
     """
 
     budget: float

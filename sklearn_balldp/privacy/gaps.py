@@ -69,10 +69,15 @@ def minimizer_norm_bound(
     -------
     float
         R, on the norm of one weight vector (logistic, squared hinge: per one-versus-rest head) or
-        the Frobenius norm (softmax): with :math:`\tilde B^2 = B^2 + 1` under an intercept, which is
-        then regularised, and W the Lambert function, :math:`\min(\sqrt{W(1/e)/\lambda}, \tilde
-        B/\lambda)`, :math:`\min(\sqrt{W((K-1)/e)/\lambda}, \sqrt2 \tilde B/\lambda)` for softmax,
-        and :math:`\min(1/\sqrt{2\lambda}, 2\tilde B/\lambda)` for squared hinge.
+        the Frobenius norm (softmax).
+
+    Notes
+    -----
+    With :math:`\tilde B^2 = B^2 + 1` under an intercept, which is then regularised, R is
+    :math:`\min(\sqrt{W(1/e)/\lambda}, \tilde B/\lambda)` for logistic,
+    :math:`\min(\sqrt{W((K-1)/e)/\lambda}, \sqrt2 \tilde B/\lambda)` for softmax, and
+    :math:`\min(1/\sqrt{2\lambda}, 2\tilde B/\lambda)` for squared hinge. The first terms come from
+    the inner product of the optimality condition with the minimiser; W is the Lambert function.
     """
     geometry = RowGeometry(norm_bound, 0.0, float(fit_intercept))
     return _norm_bound(_loss(loss, n_classes, method), float(alpha), geometry, method) * _UP_OF_NORM
@@ -122,8 +127,12 @@ def gradient_gap(
     -------
     float
         G, an upper bound on :math:`\|\nabla\ell(\theta; z) - \nabla\ell(\theta; z')\|` over
-        :math:`\|\theta\| \le R` and adjacent records. A ValueError if the loss or method is
-        unknown, ``norm_bound`` out of range, or the radius negative.
+        :math:`\|\theta\| \le R` and adjacent records.
+
+    Raises
+    ------
+    ValueError
+        If the loss or method is unknown, ``norm_bound`` out of range, or the radius negative.
     """
     kind = _loss(loss, n_classes, method)
     _check_sizes(norm_bound, radius)
@@ -205,22 +214,28 @@ def clipped_gap(
     loss : {"logistic", "softmax", "squared_hinge"}
         As in :func:`gradient_gap`. "softmax" with two classes has two scores here.
     radius : float
-        As there, a Euclidean radius r.
+        Euclidean radius r; capped at ``2 * norm_bound``.
     clip : float or None
         Norm that residuals are clipped to, at least 1e-100. None: they are not clipped.
     norm_bound : float
         Radius B of the admissible ball of rows.
     constant : float
         What rows are augmented by; 0 for no intercept.
-    n_classes, label_change : int, bool
-        As there.
+    n_classes : int, default=2
+        Number of classes K.
+    label_change : bool, default=False
+        Whether pairs with different labels (at any distance) are adjacent too.
 
     Returns
     -------
     float
-        G, an upper bound on :math:`\|\rho x^T - \rho' x'^T\|` over adjacent records with residuals
-        :math:`\rho` and :math:`\rho'`. Infinite for a squared hinge that is not clipped. A
-        ValueError if the loss is unknown, or ``clip``, ``norm_bound`` or ``radius`` out of range.
+        G, an upper bound on :math:`\|\rho x^T - \rho' x'^T\|` over adjacent records with
+        residuals :math:`\rho` and :math:`\rho'`. Infinite for a squared hinge that is not clipped.
+
+    Raises
+    ------
+    ValueError
+        If the loss is unknown, or ``clip``, ``norm_bound`` or ``radius`` out of range.
 
     Notes
     -----

@@ -83,8 +83,13 @@ def delta_from_mu(mu: float, epsilon: float) -> float:
     Returns
     -------
     float
-        The smallest delta for which the release is (epsilon, delta)-private, to a relative error
-        below 1e-10; a ValueError if an argument is out of range.
+        The smallest delta for which the release is (epsilon, delta)-private, to a relative
+        error below 1e-10.
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of range.
     """
     mu, epsilon = _checked("mu", mu), _checked("epsilon", epsilon, _Loss)
     if mu == 0.0:
@@ -107,9 +112,14 @@ def mu_from_budget(epsilon: float, delta: float) -> float:
     Returns
     -------
     float
-        Mu, rounded down: the exact delta at the returned value never exceeds ``delta``. The noise
-        scale of a release of sensitivity ``D`` is ``D / mu`` (Balle & Wang, 2018, Algorithm 1, in a
-        form that does not cancel). A ValueError if an argument is out of range.
+        Mu, rounded down: the exact delta at the returned value never exceeds ``delta``.
+        The noise scale of a release of sensitivity ``D`` is ``D / mu`` (Balle & Wang, 2018,
+        Algorithm 1, in a form that does not cancel).
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of range.
 
     Examples
     --------
@@ -146,8 +156,12 @@ def epsilon_from_mu(mu: float, delta: float) -> float:
     -------
     float
         Epsilon, rounded up (Balle & Wang, 2018, Theorem 8); 0 when total variation alone stays
-        below ``delta``; ``inf`` when ``mu`` is infinite. A ValueError if an argument is out of
-        range.
+        below ``delta``; ``inf`` when ``mu`` is infinite.
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of range.
     """
     mu, delta = _checked("mu", mu), _checked("delta", delta, Inside)
     if math.isinf(mu):
@@ -187,14 +201,19 @@ def compose(mus: Iterable[float]) -> float:
     Parameters
     ----------
     mus : iterable of float
-        One mu per release, each fixed before any output, all for one adjacency (same metric,
-        encoder, norm bound, radius and label rule).
+        One mu per release, each fixed before any output, all for one adjacency (same
+        metric, encoder, norm bound, radius and label rule).
 
     Returns
     -------
     float
         ``sqrt(sum(mu ** 2))``, exact for Gaussian releases, also adaptively chosen ones (Dong, Roth
-        & Su, 2022, Corollary 3.3). A ValueError if a mu is negative or not a number.
+        & Su, 2022, Corollary 3.3).
+
+    Raises
+    ------
+    ValueError
+        If a mu is negative or not a number.
     """
     return math.hypot(*(_checked("mu", mu) for mu in mus))
 

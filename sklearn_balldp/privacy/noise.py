@@ -57,7 +57,12 @@ class Noise:
     ----------
     random_state : None, int, Generator or RandomState
         None draws exact noise from operating-system entropy. Anything else draws from NumPy:
-        reproducible, and therefore not private. A ValueError if it is of another kind.
+        reproducible, and therefore not private.
+
+    Raises
+    ------
+    ValueError
+        If ``random_state`` is of another kind.
     """
 
     def __init__(self, random_state: RandomState = None) -> None:

@@ -331,9 +331,13 @@ class Release:
         The ``radius`` is in the units of ``metric``, the declared one by default. ``labels`` is as
         in the release by default; "public" compares a release that protects labels with one that
         does not. ``records`` (or persons, see ``unit``) are replaced at once, each within the
-        radius: mu, and what a private radius spent, count so many times. A ValueError if the radius
-        is not positive, ``records`` is no positive whole number, or the release does not protect
-        labels but is asked to.
+        radius: mu, and what a private radius spent, count so many times.
+
+        Raises
+        ------
+        ValueError
+            If the radius is not positive, ``records`` is no positive whole number, or the release
+            does not protect labels but is asked to.
 
         References
         ----------
@@ -368,13 +372,18 @@ class Release:
         blind guess succeeds with probability ``kappa``: ``1 / m`` for m equally likely candidates.
         If a guess that is near enough counts, it is the largest probability of any ball of that
         radius: ``(eta / r) ** d`` for a record that is uniform in a ball of radius r in d
-        dimensions. If it is no probability, a ValueError says so.
+        dimensions.
 
         In the ball of rows none is further than ``norm_bound`` from the zero record, so a larger
         Euclidean radius changes nothing. With labels protected no radius above the declared one
         does either (for several ``records``, or a person with several, if the candidates have one
         label). ``labels`` are "public" for candidates of one label. The bound is the direct
         Gaussian one, ``Phi(Phi^-1(kappa) + mu)``.
+
+        Raises
+        ------
+        ValueError
+            If ``kappa`` is not a probability.
 
         References
         ----------
@@ -414,8 +423,12 @@ class Release:
     def to_dict(self) -> dict[str, Any]:
         """Give the record as JSON-ready built-in types, which :meth:`from_dict` reads.
 
-        Fields that have their defaults are omitted; ``follows`` is computed, for human readers. A
-        ValueError if it is too long to be read again.
+        Fields that have their defaults are omitted; ``follows`` is computed, for human readers.
+
+        Raises
+        ------
+        ValueError
+            If it is too long to be read again.
         """
         record = {"format": FORMAT, **plain(self), "follows": plain(Follows.of(self), "follows")}
         return {**sized(record), "checksum": record_digest(record)}
@@ -425,9 +438,13 @@ class Release:
         """Rebuild a ``record`` from :meth:`to_dict`, also after a JSON round trip.
 
         What ``follows`` shows is computed again. A record may state more of it (and of noise less),
-        as a version with looser bounds does, and never less. If a field is missing or unknown,
-        holds what it cannot, or contradicts the others, a ValueError names it, its value and what
-        it should be.
+        as a version with looser bounds does, and never less.
+
+        Raises
+        ------
+        ValueError
+            If a field is missing or unknown, holds what it cannot, or contradicts the others; the
+            error names the field, its value and what it should be.
         """
         if not isinstance(record, Mapping):
             raise ValueError(

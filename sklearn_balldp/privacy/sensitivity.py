@@ -14,9 +14,13 @@ def moment_sensitivity(
 ) -> float:
     r"""Sensitivity of the second moment :math:`\sum_i x_i x_i^T`, in the Frobenius norm.
 
-    With :math:`t = \|x - x'\|` in units of B it is the largest value up to the radius of :math:`t
-    \sqrt{2 - t^2/2}` on the sphere, and in the ball of that and of :math:`2 t - t^2`, which
-    collinear rows reach. The proof is in this package's documentation.
+    With :math:`p = \|x\|^2`, :math:`q = \|x'\|^2` and :math:`t = \|x - x'\|`, all in units of B,
+
+    .. math:: \|x x^T - x' x'^T\|_F^2 = p^2 + q^2 - (p + q - t^2)^2 / 2.
+
+    On the sphere that is :math:`2 t^2 (1 - t^2/4)`, largest at :math:`t = \sqrt2`. In the ball it
+    is convex in (p, q), so it peaks on the sphere or at collinear rows, which give
+    :math:`2 t - t^2` up to t = 1, and 1 beyond.
 
     Parameters
     ----------
@@ -32,7 +36,12 @@ def moment_sensitivity(
     Returns
     -------
     float
-        At most :math:`\sqrt2 B^2`; a ValueError if the domain is unknown.
+        At most :math:`\sqrt2 B^2`.
+
+    Raises
+    ------
+    ValueError
+        If the domain is unknown.
     """
     check_option("domain", domain, DOMAINS)
     norm_bound = float(norm_bound)

@@ -43,9 +43,16 @@ def on_cluster(X: Rows, client: Any = None) -> Rows:
     Returns
     -------
     Rows
-        For ``fit`` and ``predict``. An ImportError if distributed is missing (``pip install
-        distributed``), a ValueError if there is no client, a TypeError if ``X`` is no source of
-        rows.
+        For ``fit`` and ``predict``.
+
+    Raises
+    ------
+    ImportError
+        If distributed is missing: ``pip install distributed``.
+    ValueError
+        If there is no client.
+    TypeError
+        If ``X`` is no source of rows.
     """
     try:
         from distributed import get_client, get_worker

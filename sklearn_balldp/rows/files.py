@@ -204,7 +204,12 @@ def from_npy(path: str | Path) -> Rows:
     Returns
     -------
     Rows
-        For :func:`on_cluster`; a ValueError if there are no such rows.
+        For :func:`on_cluster`.
+
+    Raises
+    ------
+    ValueError
+        If there are no such rows.
     """
     return FileRows(_open_npy, _absolute(path))
 
@@ -241,9 +246,14 @@ def from_zarr(path: str | Path) -> Rows:
     Returns
     -------
     Rows
-        For ``fit`` and ``predict``. A ValueError if there are no such rows, chunks were not
-        written, or a codec is not installed; an ImportError if zarr is missing: ``pip install
-        zarr``.
+        For ``fit`` and ``predict``.
+
+    Raises
+    ------
+    ValueError
+        If there are no such rows, chunks were not written, or a codec is not installed.
+    ImportError
+        If zarr is missing: ``pip install zarr``.
     """
     return FileRows(_open_zarr, _absolute(path))
 
@@ -308,9 +318,15 @@ def from_parquet(
     Returns
     -------
     Rows
-        For ``fit`` and ``predict``. A ValueError if there are no such rows, the order of the files
-        is not sure, or they lie in a table that keeps deleted rows (Delta, Hudi, Iceberg, Paimon);
-        an ImportError if pyarrow is missing: ``pip install pyarrow``.
+        For ``fit`` and ``predict``.
+
+    Raises
+    ------
+    ValueError
+        If there are no such rows, the order of the files is not sure, or they lie in a table that
+        keeps deleted rows (Delta, Hudi, Iceberg, Paimon).
+    ImportError
+        If pyarrow is missing: ``pip install pyarrow``.
     """
     check_flag("verify_checksums", verify_checksums)
     paths = _files_of(path) if isinstance(path, (str, Path)) else list(path)

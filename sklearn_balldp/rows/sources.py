@@ -79,9 +79,17 @@ class Rows(ABC):
 
     @abstractmethod
     def read(self, start: int, stop: int) -> Floats:
-        """Rows from ``start`` on, before ``stop``, in memory and in the precision of the source.
+        """Rows of a range, in memory.
 
-        Of shape (stop - start, n_features).
+        Parameters
+        ----------
+        start, stop : int
+            First row, and the one after the last.
+
+        Returns
+        -------
+        ndarray of shape (stop - start, n_features)
+            In the precision of the source.
         """
 
     def _for_one_fit(self) -> "Rows":
