@@ -31,7 +31,6 @@ from sklearn.preprocessing import (
     normalize,
     scale,
 )
-from sklearn.random_projection import GaussianRandomProjection
 from threadpoolctl import threadpool_info
 
 from sklearn_balldp import (
@@ -84,17 +83,11 @@ RIDGE = BallDPRidgePrototype(4.0, radius=0.6)
 TEN = {"protect_labels": True, "classes": range(10)}
 
 
-HEADS = [
-    (RIDGE, 10),
-    (BallDPRidgePrototype(4.0, radius=0.6, counts="min"), 10),
-    (BallDPLogisticRegression(4.0, radius=0.6, mechanism="output"), 2),
-    (BallDPSquaredHingeSVC(4.0, radius=0.6, mechanism="output", fit_intercept=False), 10),
-]
-
-
-@pytest.mark.parametrize(("head", "n_classes"), HEADS)
-def test_every_head_is_audited(head, n_classes, digits):
-    X, y = digits if n_classes == 10 else two_classes(digits)
+@pytest.mark.parametrize(
+    "head", [RIDGE, BallDPSquaredHingeSVC(4.0, radius=0.6, mechanism="output", fit_intercept=False)]
+)
+def test_certificates_and_their_order(head, digits):
+    X, y = digits
     auditor = audit(head, X, y, n_supports=2, n_draws=200, confidence=SURE)
     assert auditor.guarantee_holds_
     assert auditor.baseline_ == pytest.approx(0.1)
@@ -275,8 +268,6 @@ def repeated(self, values, sigma):
 
 FAULTS = {
     "none": scaled_by(1e-9),
-    "a quarter": scaled_by(0.25),
-    "half": scaled_by(0.5),
     "nine tenths": scaled_by(0.9),
     "a block twice": a_block_twice,
     "a seed": seeded,
@@ -298,9 +289,13 @@ def with_noise(head, call):
     return kind(**head.get_params(deep=False))
 
 
-@pytest.mark.parametrize("noise", ["simulated", "mechanism"])
-@pytest.mark.parametrize("fault", FAULTS)
-@pytest.mark.parametrize("name", MECHANISMS)
+@pytest.mark.parametrize(
+    ("name", "fault", "noise"),
+    [
+        *itertools.product(MECHANISMS, FAULTS, ["mechanism"]),
+        *itertools.product(["prototypes", "descent"], FAULTS, ["simulated"]),
+    ],
+)
 def test_every_faulty_sampler_is_found(name, fault, noise, digits):
     """In the release itself, also where trials simulate noise: an audit runs what it audits."""
     POOL.clear()
@@ -320,8 +315,9 @@ def test_every_faulty_sampler_is_found(name, fault, noise, digits):
     assert not any(character.isdigit() for character in str(caught[0].message))
 
 
-@pytest.mark.parametrize("noise", ["simulated", "mechanism"])
-@pytest.mark.parametrize("name", MECHANISMS)
+@pytest.mark.parametrize(
+    ("name", "noise"), [("descent", "simulated"), *((name, "mechanism") for name in MECHANISMS)]
+)
 def test_honest_samplers_pass(name, noise, digits):
     X, y = (rows[:700] for rows in digits)
     options = {"n_supports": 1, "n_candidates": 4, "noise": noise, "radius": 1.0}
@@ -332,15 +328,6 @@ def test_honest_samplers_pass(name, noise, digits):
     # Few values are made many by holding the conversation again.
     (found,) = auditor.noise_.set_index("name").loc[["scale of the noise"], "found"]
     assert int(found.split(" values")[0].split()[-1]) >= 5000
-
-
-def test_the_rate_convicts_without_the_distance(digits):
-    """Noise that is four times too small for what the release states: the attack sees it too."""
-    head = with_noise(RIDGE, scaled_by(0.25))
-    with pytest.warns(FailedGuaranteeWarning):
-        auditor = audit(head, *two_classes(digits), n_draws=10, confidence=SURE, noise="mechanism")
-    assert (auditor.supports_["distance"] <= auditor.supports_["mu"]).all()
-    assert auditor.success_interval_["clopper_pearson"][0] > auditor.certificate_["direct"]
 
 
 @pytest.mark.parametrize(
@@ -454,16 +441,12 @@ def test_private_labels_do_not_steer_the_split(digits):
     assert sizes == {len(y) - int(0.2 * len(y))}
 
 
-@pytest.mark.parametrize(
-    ("metric", "radius", "order"), [("manhattan", 3.0, 1), ("chebyshev", 0.35, np.inf)]
-)
-def test_metrics(metric, radius, order, digits):
+def test_metrics(digits):
     X, y = digits
-    head = BallDPRidgePrototype(4.0, radius=radius, metric=metric)
+    head = BallDPRidgePrototype(4.0, radius=0.35, metric="chebyshev")
     auditor = audit(head, X, y, n_draws=20, confidence=SURE)
     for _, row in auditor.supports_.iterrows():
-        gaps = X[list(row["candidates"])] - X[row["anchor"]]
-        assert np.linalg.norm(gaps, ord=order, axis=1).max() <= radius
+        assert np.abs(X[list(row["candidates"])] - X[row["anchor"]]).max() <= 0.35
     assert auditor.guarantee_holds_
 
 
@@ -476,19 +459,14 @@ def test_radius_of_the_supports(digits):
     assert near.supports_["n_in_ball"].mean() < whole.supports_["n_in_ball"].mean()
 
 
-def test_threads_leave_the_process_as_it_was(digits):
-    """Solves on several threads limit BLAS together, and restore it once."""
-    head = BallDPLogisticRegression(radius=0.6, mechanism="output")
-    before = [library["num_threads"] for library in threadpool_info()]
-    audit(head, *two_classes(digits), n_jobs=4)
-    assert [library["num_threads"] for library in threadpool_info()] == before
-
-
 def test_threads_and_seeds(digits):
     rows, public = split(*digits, 1500)
+    before = [library["num_threads"] for library in threadpool_info()]
     first = audit(RIDGE, *rows, *public, random_state=3)
     second = audit(RIDGE, *rows, *public, random_state=3, n_jobs=2)
     pd.testing.assert_frame_equal(first.report_, second.report_)
+    # Solves on several threads limit BLAS together, and restore it once.
+    assert [library["num_threads"] for library in threadpool_info()] == before
     # The audit is reproducible; the released model is not, and shares no stream with it.
     assert not np.array_equal(first.estimator_.prototypes_, second.estimator_.prototypes_)
     assert first.estimator_.release_.private is True
@@ -499,21 +477,20 @@ def test_threads_and_seeds(digits):
     assert one == two
 
 
-@pytest.mark.parametrize("seed", [0, np.random.default_rng(0)])
-def test_seeded_trials_are_the_same_on_any_number_of_threads(seed, digits):
+def test_seeded_trials_are_the_same_on_any_number_of_threads(digits):
     """Supports draw from one generator, in turn."""
+    seed = np.random.default_rng(0)
     rows, public = split(*digits, 1400)
     steps = GradientPerturbation(n_steps=2)
     head = BallDPLogisticRegression(4.0, radius=0.9, mechanism=steps, random_state=seed).fit(*rows)
     options = {"noise": "mechanism", "n_candidates": 3}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FailedGuaranteeWarning)  # a seed repeats its noise
-        first, *others = (
+        one, many = (
             audit(FrozenEstimator(head), *rows, *public, n_jobs=n_jobs, **options).report_
-            for n_jobs in (None, 2, 4)
+            for n_jobs in (None, 4)
         )
-    for other in others:
-        pd.testing.assert_frame_equal(first, other)
+    pd.testing.assert_frame_equal(one, many)
 
 
 # Dropping in ------------------------------------------------------------------------------------
@@ -539,8 +516,6 @@ def test_pipeline_encodes_once(digits):
     calls.clear()
     audit(pipeline, X, y)
     assert sum(calls) == len(X)
-    alone = audit(make_pipeline(RIDGE), X, y)
-    assert isinstance(alone.estimator_, Pipeline)
 
 
 def test_texts():
@@ -551,12 +526,10 @@ def test_texts():
     pipeline = make_pipeline(
         HashingVectorizer(n_features=64),
         DenseRows(),
-        BallDPLogisticRegression(4.0, radius=1.3, mechanism="output"),
+        BallDPLinearDiscriminant(4.0, radius=1.3),
     )
     auditor = audit(pipeline, texts, y, n_supports=1, n_candidates=5)
-    assert auditor.predict(texts[:3]).shape == (3,)
     assert auditor.predict_proba(texts[:3]).shape == (3, 2)
-    assert len(auditor.report_) == 5
 
 
 def test_pooled_preprocessing_is_named(digits):
@@ -564,8 +537,6 @@ def test_pooled_preprocessing_is_named(digits):
     pools = FunctionTransformer(scale)  # it learns nothing, and compares rows
     for step, reason in (
         (StandardScaler(), "standardscaler learns from the rows"),
-        (PCA(20), "pca learns from the rows"),
-        (pools, "functiontransformer is not known to map each row by itself"),
         (FrozenEstimator(pools), "frozenestimator is not known to map each row by itself"),
     ):
         with pytest.warns(PooledPreprocessingWarning, match=reason):
@@ -579,8 +550,6 @@ def test_pooled_preprocessing_is_named(digits):
     scaled = make_pipeline(StandardScaler(), Normalizer(), head).fit(*rows)
     with pytest.warns(PooledPreprocessingWarning, match="unless they were fitted on public rows"):
         audited_as_released(scaled, rows, public, radius=1.9)
-    shape_only = make_pipeline(GaussianRandomProjection(30, random_state=0), Normalizer(), head)
-    assert audited_as_released(shape_only.fit(*rows), rows, public, radius=1.5).guarantee_holds_
 
 
 def test_data_frames(digits):
@@ -588,19 +557,15 @@ def test_data_frames(digits):
     frame = pd.DataFrame(X, columns=[f"f{i}" for i in range(X.shape[1])])
     labels = pd.Series(np.array(list("abcdefghij"))[y], index=np.arange(len(y))[::-1])
     auditor = audit(RIDGE, frame, labels)
-    assert auditor.feature_names_in_[0] == "f0"
-    assert auditor.n_features_in_ == 64
+    assert (auditor.feature_names_in_[0], auditor.n_features_in_) == ("f0", 64)
     assert set(auditor.supports_["label"]) <= set("abcdefghij")
     assert auditor.score(frame, labels) > 0.5
 
 
 def test_grid_search_with_two_scores(digits):
     head = BallDPRidgePrototype(radius=0.6)
-    scoring = {
-        "accuracy": "accuracy",
-        "reconstruction": neg_success_scorer,
-        "certificate": neg_certificate_scorer,
-    }
+    scoring = {"accuracy": "accuracy", "reconstruction": neg_success_scorer}
+    scoring["certificate"] = neg_certificate_scorer
     auditor = ReconstructionAuditor(head, n_draws=20, random_state=0)
     grid = {"estimator__epsilon": [0.25, 64.0]}
     search = GridSearchCV(auditor, grid, scoring=scoring, refit="accuracy", cv=2).fit(*digits)
@@ -696,10 +661,8 @@ def test_audit_results_stay_out_of_the_released_model(digits):
     ("options", "match"),
     [
         ({"n_candidates": 1}, "n_candidates"),
-        ({"n_supports": 0}, "n_supports"),
         ({"n_draws": 2.5}, "n_draws"),
         ({"support": "best"}, "support must be one of"),
-        ({"candidate_labels": "all"}, "candidate_labels"),
         ({"noise": "none"}, "noise"),
         ({"radius": -1.0}, "radius"),
         ({"confidence": 1.0}, "confidence"),
@@ -774,15 +737,13 @@ def test_the_noise_of_a_released_model(released):
     assert "no audit certifies" in auditor.summary()
 
 
-@pytest.mark.parametrize("forgery", ["123.0", "noiseless", "reversed", "another dataset"])
+@pytest.mark.parametrize("forgery", ["noiseless", "reversed", "another dataset"])
 def test_forged_values_fail_the_audit(released, forgery):
     """An honest record beside other values."""
     head, rows, public = released
     kept = head.released_
     values = kept.values
-    if forgery == "123.0":
-        values = np.full_like(values, 123.0)
-    elif forgery == "noiseless":
+    if forgery == "noiseless":
         values = noiseless(head, *rows)
     elif forgery == "reversed":
         values = values[::-1].copy()
