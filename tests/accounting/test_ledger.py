@@ -17,7 +17,7 @@ from counted_heads import FITTED, MU, X, Y, head_of, in_child, interrupted
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Normalizer
 
-from sklearn_balldp import PrivacyAccountant, RadiusPolicy, compose_releases
+from sklearn_balldp import PrivacyAccountant, RadiusPolicy
 from sklearn_balldp.accounting import BudgetExceededError, OtherRelease, PrivateAccuracy, ledger
 from sklearn_balldp.accounting.ledger import LedgerError
 from sklearn_balldp.mechanisms import Sums
@@ -26,8 +26,6 @@ from sklearn_balldp.privacy.gaussian import compose, epsilon_from_mu, mu_from_pu
 from sklearn_balldp.publish import save
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
-
-# What lasts -------------------------------------------------------------------------------------
 
 
 def test_a_budget_outlives_its_process(path):
@@ -66,9 +64,6 @@ def test_without_a_path_it_lives_as_long_as_its_object():
     assert not os.path.exists(os.path.dirname(known))
     with pytest.raises(LedgerError, match="ends with its object"):
         head.fit(X, Y)
-
-
-# What is refused --------------------------------------------------------------------------------
 
 
 def test_each_fault_of_a_ledger_refuses_the_fit_in_its_own_words(path, monkeypatch):
@@ -170,9 +165,6 @@ def test_addresses_of_files_on_other_systems():
         sqlite3.connect(f"{share}?mode=rw", uri=True)
 
 
-# Processes, kills and power cuts ----------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("moment", "n_counted"), [("in its fit", 1), ("in its charge", 0)])
 def test_a_killed_process_leaves_a_whole_charge_or_none(path, moment, n_counted):
     """What touched rows was charged before; the lock of the dead one is gone."""
@@ -266,9 +258,6 @@ def test_a_child_that_is_forked_while_a_thread_counts_can_count(counts, monkeypa
     assert sum(record.what == "child" for record in counts.records) == 20
 
 
-# What it holds ----------------------------------------------------------------------------------
-
-
 def test_what_is_published_names_no_ledger(path, tmp_path):
     accountant = PrivacyAccountant(path, radius=0.5)
     head = make_pipeline(Normalizer(), head_of(accountant)).fit(X, Y)
@@ -298,10 +287,6 @@ def test_ten_thousand_releases_are_added_up_in_a_second(counts):
     assert time.process_time() - begun < 1.0
     assert total.n_releases == number
     assert total.mu == pytest.approx(compose([0.1] * (number // 2) + half * (number // 2)))
-    releases = [replace(FITTED.release_, epsilon=1.0 + i / number) for i in range(number // 10)]
-    begun = time.process_time()
-    compose_releases(releases, radius=0.5)
-    assert time.process_time() - begun < 1.0
 
 
 @dataclass(frozen=True)

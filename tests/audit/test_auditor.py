@@ -6,7 +6,6 @@ below 1e-6 a run: intervals have confidence 1 - 1e-9, and everything else is see
 
 import copy
 import itertools
-import json
 import pickle
 import re
 import warnings
@@ -31,7 +30,6 @@ from sklearn.preprocessing import (
     normalize,
     scale,
 )
-from threadpoolctl import threadpool_info
 
 from sklearn_balldp import (
     BallDPLinearDiscriminant,
@@ -180,9 +178,6 @@ def test_simulated_noise_is_that_of_releases(digits):
         assert low - 0.02 <= auditor.certificate_["bayes"] <= high + 0.02
     (low, high), (other_low, other_high) = intervals
     assert max(low, other_low) <= min(high, other_high)
-
-
-# An auditor must be able to fail ----------------------------------------------------------------
 
 
 def quartered(kind, monkeypatch):
@@ -347,9 +342,6 @@ def test_a_sound_release_is_not_convicted(n, bound, success_interval):
         assert binom.sf(needed - 1, n, bound + 0.2) > 0.99
 
 
-# Options ----------------------------------------------------------------------------------------
-
-
 def test_prior(digits, success_interval):
     head = BallDPRidgePrototype(1.0, radius=0.6)
     prior = np.r_[0.55, np.full(9, 0.05)]
@@ -358,15 +350,13 @@ def test_prior(digits, success_interval):
     share = (auditor.report_["target"] == 0).mean()
     assert 0.5 < share < 0.6
     low, high = auditor.success_interval_["clopper_pearson"]
-    assert low <= auditor.certificate_["bayes"] + 0.02
-    assert high >= auditor.certificate_["bayes"] - 0.02
-    assert auditor.success_rate_ >= 0.5
+    assert low - 0.02 <= auditor.certificate_["bayes"] <= high + 0.02
 
 
 def test_approximate_reconstruction(digits):
     X, y = digits
     head = BallDPRidgePrototype(4.0, radius=0.8)
-    common = {"support": "nearest", "n_draws": 400, "confidence": SURE}
+    common = {"support": "nearest", "n_draws": 100, "confidence": SURE}
     exact = audit(head, X, y, **common)
     loose = audit(head, X, y, eta=0.4, **common)
     assert loose.baseline_ > exact.baseline_
@@ -443,10 +433,10 @@ def test_private_labels_do_not_steer_the_split(digits):
 
 def test_metrics(digits):
     X, y = digits
-    head = BallDPRidgePrototype(4.0, radius=0.35, metric="chebyshev")
+    head = BallDPRidgePrototype(4.0, radius=3.0, metric="manhattan")
     auditor = audit(head, X, y, n_draws=20, confidence=SURE)
     for _, row in auditor.supports_.iterrows():
-        assert np.abs(X[list(row["candidates"])] - X[row["anchor"]]).max() <= 0.35
+        assert np.abs(X[list(row["candidates"])] - X[row["anchor"]]).sum(axis=1).max() <= 3.0
     assert auditor.guarantee_holds_
 
 
@@ -461,12 +451,9 @@ def test_radius_of_the_supports(digits):
 
 def test_threads_and_seeds(digits):
     rows, public = split(*digits, 1500)
-    before = [library["num_threads"] for library in threadpool_info()]
     first = audit(RIDGE, *rows, *public, random_state=3)
     second = audit(RIDGE, *rows, *public, random_state=3, n_jobs=2)
     pd.testing.assert_frame_equal(first.report_, second.report_)
-    # Solves on several threads limit BLAS together, and restore it once.
-    assert [library["num_threads"] for library in threadpool_info()] == before
     # The audit is reproducible; the released model is not, and shares no stream with it.
     assert not np.array_equal(first.estimator_.prototypes_, second.estimator_.prototypes_)
     assert first.estimator_.release_.private is True
@@ -491,9 +478,6 @@ def test_seeded_trials_are_the_same_on_any_number_of_threads(digits):
             for n_jobs in (None, 4)
         )
     pd.testing.assert_frame_equal(one, many)
-
-
-# Dropping in ------------------------------------------------------------------------------------
 
 
 class Encoder(RowWise, FunctionTransformer):
@@ -608,15 +592,10 @@ def test_public_rows_are_routed_through_a_search(digits):
 def test_a_released_model_is_audited_as_it_is(digits):
     (X, y), (public, public_y) = split(*digits, 1500)
     whole = make_pipeline(Normalizer(), clone(RIDGE)).fit(7 * X, y)
-    before = pickle.dumps(whole)
     auditor = audit(FrozenEstimator(whole), 7 * X, y, 7 * public, public_y)
-    assert pickle.dumps(whole) == before
     np.testing.assert_array_equal(auditor.predict(X), whole.predict(X))
-    assert len(auditor.report_) == 40
     assert auditor.plot().results["epsilon"].tolist() == [4.0]
-
-
-def test_a_frozen_generator_is_left_alone(digits):
+    # Also the state of its generator.
     rows, public = split(*digits, 1400)
     released = BallDPRidgePrototype(4.0, radius=0.6, random_state=np.random.default_rng(0))
     before = pickle.dumps(released.fit(*rows))
@@ -626,10 +605,9 @@ def test_a_frozen_generator_is_left_alone(digits):
     assert pickle.dumps(released) == before
 
 
-@pytest.mark.parametrize("Head", [BallDPRidgePrototype, BallDPLogisticRegression])
-def test_records_that_contradict_the_public_counts_are_refused(Head, digits):
+def test_records_that_contradict_the_public_counts_are_refused(digits):
     X, y = digits
-    released = FrozenEstimator(Head(4.0, radius=0.6).fit(X[:1000], y[:1000]))
+    released = FrozenEstimator(clone(RIDGE).fit(X[:1000], y[:1000]))
     public = X[1500:], y[1500:]
     wrong = np.where(y[:1000] == 3, 5, y[:1000])
     for rows, labels in ((X[:1000], wrong), (X[500:1500], y[500:1500])):
@@ -646,15 +624,9 @@ def test_audit_results_stay_out_of_the_released_model(digits):
     head = BallDPLogisticRegression(4.0, radius=0.6, random_state=5)
     with pytest.warns(FailedGuaranteeWarning):  # its noise came from a seed
         auditor = audit(head, *rows, *public, n_supports=1)
-    plain = clone(head).fit(*rows)
-    assert pickle.dumps(auditor.estimator_) == pickle.dumps(plain)
-    assert not hasattr(auditor.estimator_, "transcript_")
-    json.dumps(auditor.estimator_.release_.to_dict())
+    assert pickle.dumps(auditor.estimator_) == pickle.dumps(clone(head).fit(*rows))
     assert pickle.loads(pickle.dumps(auditor)).success_rate_ == auditor.success_rate_
     assert "success" not in repr(auditor)
-
-
-# Errors -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -669,10 +641,8 @@ def test_audit_results_stay_out_of_the_released_model(digits):
         ({"holdout": 0.0}, "holdout"),
         ({"eta": -0.1}, "eta"),
         ({"attacker_prior": [0.5, 0.5]}, "prior"),
-        ({"attacker_prior": "uniform"}, "prior must hold"),
         ({"n_supports": True}, "n_supports"),
         ({"random_state": "seed"}, "random_state"),
-        ({"anchors": "common"}, "anchors must be one of"),
         ({"anchors": [0.5]}, "anchors must be 'random', 'rarest' or positions"),
         ({"anchors": [10**6]}, "anchors: none of them"),
         ({"n_candidates": 500}, r"distinct candidates.*X_public"),
@@ -694,24 +664,18 @@ def test_bad_data_and_estimators(digits):
     labels = np.array([1, "a", None, 2], dtype=object)
     for estimator, rows, match in [
         (LogisticRegression(), (X, y), r"estimator must be a Ball-DP head.*LogisticRegression"),
-        (make_pipeline(head, Normalizer()), (X, y), "estimator must be a Ball-DP head"),
         (head, (X, y, X), "X_public and y_public go together"),
         (head, (X, y, X, y + 100), "X_public holds no label"),
         (head, (X[:4], labels), "y (mixes|holds|has)"),
         (released, (X, y), "X_public=None: a frozen estimator"),
-        (released, (X[:500], y[:500], X, y), "X has 500 records, but the model was fitted on 1797"),
         (released, (X, y + 1, X, y), "labels that the released model does not know"),
         (released, (X, y, X[:, :30], y), "X_public: X has 30 features"),
         (released, (spoiled, y, X, y), "NaN"),
-        (released, (X, y, spoiled, y), "NaN"),
     ]:
         with pytest.raises(ValueError, match=match):
             audit(estimator, *rows)
     with pytest.raises(ValueError, match=r"holdout holds no label.*holdout\)"):
         audit(BallDPRidgePrototype(**TEN), X, y, holdout=1e-4)
-
-
-# The noise of a frozen model -------------------------------------------------------------------
 
 
 def audited_as_released(head, rows, public, **params):
@@ -732,9 +696,8 @@ def test_the_noise_of_a_released_model(released):
     assert auditor.report_.attrs["noise"] == "PASS"
     assert "noise: PASS         scale of the noise" in auditor.summary()
     # It has only its own 640 values, and says what they can show.
-    assert "over 640 values" in auditor.summary()
-    assert "from 0.80 down it would be seen" in auditor.summary()
-    assert "no audit certifies" in auditor.summary()
+    for said in ("over 640 values", "from 0.80 down it would be seen", "no audit certifies"):
+        assert said in auditor.summary()
 
 
 @pytest.mark.parametrize("forgery", ["noiseless", "reversed", "another dataset"])
@@ -753,11 +716,9 @@ def test_forged_values_fail_the_audit(released, forgery):
     head.released_ = replace(kept, values=values, answers=(values,))
     with pytest.warns(FailedGuaranteeWarning) as caught:
         auditor = audited_as_released(head, rows, public)
-    assert not auditor.guarantee_holds_
     assert "the check of the scale of the noise failed" in auditor.failures_
-    assert ("the check of the parameters failed" in auditor.failures_) == (
-        forgery != "another dataset"
-    )
+    follows = "the check of the parameters failed" not in auditor.failures_
+    assert follows == (forgery == "another dataset")
     assert auditor.report_.attrs["noise"] == "FAIL"
     assert "FAILED: the check of the" in auditor.summary()
     # The warning quotes no number that depends on the records.
@@ -775,16 +736,9 @@ def test_values_that_do_not_follow_from_their_answers(digits):
     with pytest.warns(FailedGuaranteeWarning):
         auditor = audited_as_released(head, rows, public)
     assert auditor.failures_ == ("the check of the parameters failed",)
-
-
-def test_noise_that_cannot_be_checked(released):
-    _, (X, y), public = released
-    descent = BallDPLogisticRegression(4.0, radius=0.7, mechanism=GradientPerturbation(n_steps=3))
-    auditor = audited_as_released(descent.fit(X, y), (X, y), public)
+    kept_none = clone(head).set_params(mechanism__keep_transcript=False).fit(*rows)
+    auditor = audited_as_released(kept_none, rows, public)
     assert auditor.report_.attrs["noise"] == "CANNOT CHECK"
-    descent = clone(descent).set_params(mechanism__keep_transcript=True).fit(X, y)
-    auditor = audited_as_released(descent, (X, y), public)
-    assert auditor.report_.attrs["noise"] == "PASS"
 
 
 def test_how_little_few_trials_see(released):
@@ -816,10 +770,8 @@ def test_anchors_that_have_most_to_fear(digits):
     assert rare.success_by_class_.index.tolist() == [3]
     spread = ReconstructionAuditor(head, n_supports=20, **options).fit(X, y, **public)
     table = spread.success_by_class_
-    assert table["anchors"].sum() == 20
-    assert table["trials"].sum() == len(spread.report_)
-    assert (table["low"] <= table["success"]).all()
-    assert (table["success"] <= table["high"]).all()
+    assert (table["anchors"].sum(), table["trials"].sum()) == (20, len(spread.report_))
+    assert ((table["low"] <= table["success"]) & (table["success"] <= table["high"])).all()
     assert rare.success_rate_ > spread.success_rate_ + 0.05
     assert re.search(r"most of all in class \d:", spread.summary())
     named = np.flatnonzero(y == 7)[:2]
@@ -843,4 +795,3 @@ def test_no_part_of_a_job_shows_a_record(monkeypatch):
     text = "".join(shown)
     assert "AuditSetting(" in text
     assert not [number for number in X.ravel() if repr(float(number))[:8] in text]
-    assert "position" not in text
