@@ -6,12 +6,9 @@ Tests of randomness here reject correct code with probability below 1e-9 each.
 import copy
 import json
 import math
-import multiprocessing
 import pickle
 import re
-import threading
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
@@ -20,24 +17,21 @@ import joblib
 import numpy as np
 import pytest
 import sklearn
-from counted_heads import FITTED, MU, RNG, X, Y, head_of, interrupted
+from counted_heads import FITTED, MU, X, Y, head_of, interrupted
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import ColumnTransformer
-from sklearn.ensemble import BaggingClassifier, VotingClassifier
+from sklearn.ensemble import VotingClassifier
 from sklearn.exceptions import UnsetMetadataPassedError
-from sklearn.feature_selection import RFECV
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import (
     GridSearchCV,
     GroupKFold,
     KFold,
-    TunedThresholdClassifierCV,
     cross_val_score,
 )
 from sklearn.multiclass import OneVsRestClassifier
-from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, Normalizer, StandardScaler, scale
 
@@ -50,12 +44,7 @@ from sklearn_balldp import (
     ReconstructionAuditor,
     compose_releases,
 )
-from sklearn_balldp.accounting import (
-    BudgetExceededError,
-    OtherRelease,
-    PrivateAccuracy,
-    ledger,
-)
+from sklearn_balldp.accounting import BudgetExceededError, OtherRelease, PrivateAccuracy, ledger
 from sklearn_balldp.accounting.accountant import NOT_COVERED
 from sklearn_balldp.mechanisms import PrototypePerturbation, Sums
 from sklearn_balldp.privacy.gaussian import compose, epsilon_from_mu, mu_from_pure
@@ -65,23 +54,14 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 PROTECTED = {"protect_labels": True, "classes": [0, 1, 2]}
 
 
-def fit(head):
-    """For pools: a head is sent, and fitted there."""
-    return head.fit(X, Y).release_.epsilon
-
-
 def search(head, **options):
     return GridSearchCV(head, {"alpha": [0.01, 0.1, 1.0]}, **{"cv": 5, **options})
 
 
-# Where releases are counted ---------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("backend", [None, "threading", "loky"])
-def test_a_search_and_its_private_scores_are_counted_everywhere(counts, backend):
+def test_a_search_and_its_private_scores_are_counted_everywhere(counts):
     scores = PrivateAccuracy(1.0, accountant=counts)
-    with joblib.parallel_config(backend or "sequential", n_jobs=2):
-        search(head_of(counts), scoring=scores, n_jobs=2 if backend else None).fit(X, Y)
+    with joblib.parallel_config("loky", n_jobs=2):
+        search(head_of(counts), scoring=scores, n_jobs=2).fit(X, Y)
     assert (len(counts.releases), len(counts.records)) == (16, 31)
     total = counts.total()
     assert (total.n_releases, total.kind, total.private) == (31, "ex post", True)
@@ -93,27 +73,16 @@ def test_a_search_and_its_private_scores_are_counted_everywhere(counts, backend)
     assert counts.total(1.3).radius == 1.3
 
 
-def test_pools_of_the_standard_library(counts):
-    policy = RadiusPolicy(source="private", epsilon=0.5, accountant=counts)
-    with ProcessPoolExecutor(2, multiprocessing.get_context("fork")) as pool:
-        list(pool.map(fit, [head_of(counts) for _ in range(3)]))
-        pool.submit(PrivateAccuracy(1.0, accountant=counts), FITTED, X, Y).result()
-        pool.submit(policy.fit, X, Y).result()
-    assert [type(record).__name__ for record in counts.records].count("Release") == 3
-    assert len(counts.records) == 5
-
-
-@pytest.mark.parametrize("n_jobs", [None, 2])
-def test_wrappers_that_clone_are_counted(counts, n_jobs):
+def test_wrappers_that_clone_are_counted(counts):
     pipeline = make_pipeline(Normalizer(), head_of(counts))
-    vote = VotingClassifier([("a", pipeline), ("b", head_of(counts))], n_jobs=n_jobs)
-    cross_val_score(vote, X, Y, cv=3, n_jobs=n_jobs)
+    vote = VotingClassifier([("a", pipeline), ("b", head_of(counts))])
+    cross_val_score(vote, X, Y, cv=3)
     assert counts.total().n_releases == 6
     OneVsRestClassifier(head_of(counts)).fit(X, Y)
     CalibratedClassifierCV(head_of(counts), cv=3).fit(X, Y)
     assert counts.total().n_releases == 12
     auditor = ReconstructionAuditor(head_of(counts), n_candidates=2, n_supports=1, radius=1.5)
-    cross_val_score(auditor, X, Y, cv=2, n_jobs=n_jobs)
+    cross_val_score(auditor, X, Y, cv=2)
     # Audits solve and simulate; what they release is one head each.
     assert counts.total().n_releases == 14
 
@@ -134,33 +103,16 @@ def test_copies_share_the_accountant_and_pickles_find_it(counts):
     assert counts.total().n_releases == 2  # another rule costs nothing
 
 
-def test_two_data_sets_on_two_threads():
-    """They neither meet nor count each other's fits: with a limit of 2.5 and one of 10."""
-    few, many = (PrivacyAccountant(radius=0.5, limit=limit) for limit in (2.5, 10.0))
-    both = threading.Barrier(2)
-
-    def work(accountant, n_features, n_fits):
-        both.wait()
-        for _ in range(n_fits):
-            head_of(accountant).fit(RNG.standard_normal((90, n_features)), np.arange(90) % 2)
-
-    with joblib.parallel_config("threading"):
-        joblib.Parallel(2)(joblib.delayed(work)(*each) for each in ((few, 5, 3), (many, 7, 12)))
-    assert (few.total().n_releases, many.total().n_releases) == (3, 12)
-    assert few.total().epsilon < 2.5 < many.total().epsilon
-
-
 def test_a_head_without_an_accountant_is_not_counted(counts):
     head_of().fit(X, Y)
     assert (counts.total().n_releases, counts.total().epsilon) == (0, 0.0)
-    for value in ("budget.ledger", PrivacyAccountant, 1):
-        for spends in (
-            lambda value=value: head_of(value).fit(X, Y),
-            lambda value=value: RadiusPolicy(source="declared", accountant=value).fit(X, Y),
-            lambda value=value: PrivateAccuracy(1.0, accountant=value),
-        ):
-            with pytest.raises(ValueError, match="accountant must be a PrivacyAccountant or None"):
-                spends()
+    for spends in (
+        lambda: head_of("budget.ledger").fit(X, Y),
+        lambda: RadiusPolicy(source="declared", accountant=PrivacyAccountant).fit(X, Y),
+        lambda: PrivateAccuracy(1.0, accountant=1),
+    ):
+        with pytest.raises(ValueError, match="accountant must be a PrivacyAccountant or None"):
+            spends()
 
 
 def test_attach_finds_every_part(counts):
@@ -185,9 +137,6 @@ def test_attach_finds_every_part(counts):
             counts.attach(odd)
 
 
-# Limits -----------------------------------------------------------------------------------------
-
-
 def test_over_the_limit_nothing_is_fitted(monkeypatch):
     summed, values = [], Sums.values
     monkeypatch.setattr(Sums, "values", lambda *given: summed.append(1) or values(*given))
@@ -204,19 +153,18 @@ def test_over_the_limit_nothing_is_fitted(monkeypatch):
     assert len(summed) == 3
     # A cheaper one still fits in.
     head_of(accountant, 0.3).fit(X, Y)
-    total = accountant.total()
+    total, further = accountant.total(), accountant.total(2.0)
     assert (total.n_releases, total.kind, total.limit) == (4, "a priori", limit)
     assert total.epsilon <= limit
+    # It was enforced at the radius alone.
+    assert (further.kind, further.limit) == ("ex post", None)
 
 
 @pytest.mark.parametrize("backend", ["threading", "loky"])
 def test_workers_together_keep_the_limit(backend):
-    limit = epsilon_from_mu(math.sqrt(5.5) * MU, 1e-6)
-    accountant = PrivacyAccountant(radius=0.5, limit=limit)
-    with (
-        joblib.parallel_config(backend, n_jobs=2),
-        pytest.warns(Warning, match="fits failed"),
-    ):
+    accountant = PrivacyAccountant(radius=0.5, limit=epsilon_from_mu(math.sqrt(5.5) * MU, 1e-6))
+    fails = pytest.warns(Warning, match="fits failed")
+    with joblib.parallel_config(backend, n_jobs=2), fails:
         scores = cross_val_score(head_of(accountant), X, Y, cv=12, error_score=np.nan)
     assert accountant.total().n_releases == 5
     assert np.isfinite(scores).sum() == 5
@@ -235,17 +183,6 @@ def test_the_limit_is_in_gaussian_terms():
                 accountant.ledger.add(record)
         assert accountant.total().n_releases == counted
     assert accountant.total().epsilon == pytest.approx(1.5, rel=1e-6)
-
-
-def test_a_limit_is_a_priori_where_it_was_enforced():
-    accountant = PrivacyAccountant(radius=0.5, limit=2.0)
-    head_of(accountant).fit(X, Y)
-    assert accountant.total(0.3).kind == "a priori"
-    further = accountant.total(2.0)
-    assert (further.kind, further.limit) == ("ex post", None)
-    for name in ("limit", "radius", "delta"):
-        with pytest.raises(AttributeError):
-            setattr(accountant, name, 1.0)
 
 
 def test_what_remains_can_be_spent_to_the_last_and_no_more():
@@ -270,41 +207,20 @@ def test_what_remains_can_be_spent_to_the_last_and_no_more():
         PrivacyAccountant().remaining()
 
 
-@pytest.mark.parametrize(
-    ("name", "values"),
-    [
-        ("delta", (0.0, "x")),
-        ("radius", (-1.0, True)),
-        ("limit", (0.0, "1", 10**400)),
-        ("unit", ("owner",)),
-        ("labels", ("hidden",)),
-    ],
-)
-def test_odd_terms(path, name, values):
-    for value in values:
+def test_odd_terms(path):
+    odd = {"delta": (0.0, "x"), "radius": (-1.0, True), "limit": (0.0, "1", 10**400)}
+    odd |= {"unit": ("owner",), "labels": ("hidden",)}
+    for name, value in ((name, value) for name, values in odd.items() for value in values):
         with pytest.raises(ValueError, match=f"^{name} must"):
             PrivacyAccountant(path, **{name: value})
     assert not path.exists()
 
 
-# What failed, and what was interrupted ----------------------------------------------------------
+VALUES = ("mechanisms.Sums.values", "radius.rows_to_read", "accounting.scoring.accuracy_of")
+DRAWS = ("privacy.noise.Noise.__call__", "radius.private_quantile")
 
 
-def test_what_is_refused_before_a_query_is_not_counted(counts):
-    spoiled = X.copy()
-    spoiled[3, 1] = np.nan
-    with pytest.raises(ValueError, match="NaN"):
-        head_of(counts).fit(spoiled, Y)
-    assert counts.total().n_releases == 0
-
-
-@pytest.mark.parametrize(
-    "places",
-    [
-        ("mechanisms.Sums.values", "radius.rows_to_read", "accounting.scoring.accuracy_of"),
-        ("privacy.noise.Noise.__call__", "radius.private_quantile"),
-    ],
-)
+@pytest.mark.parametrize("places", [VALUES, DRAWS])
 def test_a_charge_is_never_taken_back(counts, monkeypatch, places):
     """Whatever fails once a query was accepted may depend on private rows."""
     for place in places:
@@ -341,30 +257,15 @@ def test_an_error_of_a_mechanism_of_ones_own(counts, answered):
     assert len(counts.records) == int(answered)
 
 
-# What is added up -------------------------------------------------------------------------------
-
-
-def test_full_radius_by_default():
-    accountant = PrivacyAccountant()
-    release, total = head_of(accountant).fit(X, Y).release_, accountant.total()
-    assert total.radius == 2.0
-    assert total.mu == pytest.approx(release.guarantee(2.0).mu)
-    assert total.epsilon == pytest.approx(release.epsilon_full_radius)
-
-
-@pytest.mark.parametrize(
-    ("other", "name"),
-    [
-        (BallDPRidgePrototype(radius=0.5, metric="manhattan"), "metric"),
-        (BallDPRidgePrototype(radius=0.5, norm_bound=2.0), "norm_bound"),
-        (BallDPLinearDiscriminant(radius=0.5, domain="sphere"), "domain"),
-    ],
-)
-def test_different_adjacencies_are_refused(counts, other, name):
+def test_different_adjacencies_are_refused(counts):
     head_of(counts).fit(X, Y)
-    with pytest.raises(ValueError, match=f"differ in {name} .*each kind in a ledger of its own"):
-        counts.attach(clone(other)).fit(X, Y)
-    assert not hasattr(other, "release_")
+    for other, name in (
+        (head_of(counts, norm_bound=2.0), "norm_bound"),
+        (BallDPLinearDiscriminant(radius=0.5, domain="sphere", accountant=counts), "domain"),
+    ):
+        with pytest.raises(ValueError, match=f"differ in {name} .*each kind in a ledger of its"):
+            other.fit(X, Y)
+        assert not hasattr(other, "release_")
     with pytest.raises(ValueError, match="differ in n_features"):
         head_of(counts).fit(X[:, :3], Y)
     assert counts.total().n_releases == 1
@@ -426,11 +327,8 @@ def test_declared_encoders_must_agree():
     for name in ("minilm, times 4", ""):
         with pytest.raises(ValueError, match="differ in encoder"):
             head_of(accountant, encoder=name).fit(X, Y)
-    head_of(accountant).fit(X, Y)
     releases = accountant.releases
-    assert [r.encoder for r in releases] == [None, "minilm", None, "minilm", None]
-    assert "encoder minilm" in str(releases[1])
-    assert compose_releases([json.loads(json.dumps(r.to_dict())) for r in releases]).n_releases == 5
+    assert [r.encoder for r in releases] == [None, "minilm", None, "minilm"]
     other = replace(releases[0], encoder="resnet")
     for order in ([releases[0], releases[1], other], [other, releases[2], releases[1]]):
         with pytest.raises(ValueError, match="differ in encoder"):
@@ -443,12 +341,11 @@ def test_what_is_made_by_hand_is_counted():
     accountant.spend(mu=0.5 * MU, what="histogram")
     with pytest.raises(BudgetExceededError):
         accountant.spend(mu=MU, what="another")
-    for mu, what, match in [
-        *((bad, "x", "mu must be a number") for bad in (0.0, -1.0, np.nan, np.inf, "1")),
-        (MU, "", "what must name"),
-    ]:
-        with pytest.raises(ValueError, match=match):
-            accountant.spend(mu=mu, what=what)
+    for mu in (0.0, np.nan, np.inf, "1"):
+        with pytest.raises(ValueError, match="mu must be a number"):
+            accountant.spend(mu=mu, what="x")
+    with pytest.raises(ValueError, match="what must name"):
+        accountant.spend(mu=MU, what="")
     assert accountant.total().mu == pytest.approx(math.hypot(MU, 0.5 * MU))
     assert [r.what for r in accountant.records if isinstance(r, OtherRelease)] == ["histogram"]
 
@@ -468,13 +365,6 @@ def test_a_seeded_release_counts_as_infinite(counts):
         with pytest.raises(BudgetExceededError):
             seeded(FITTED, X, Y) if callable(seeded) else seeded.fit(X, Y)
     assert not limited.records
-    # Bagging gives its members seeds of a generator that others know.
-    bagged = PrivacyAccountant()
-    BaggingClassifier(head_of(bagged), n_estimators=2).fit(X, Y)
-    assert (bagged.total().private, bagged.total().epsilon) == (False, math.inf)
-
-
-# Radii ------------------------------------------------------------------------------------------
 
 
 def test_private_radii_are_counted_where_they_are_drawn():
@@ -489,9 +379,6 @@ def test_private_radii_are_counted_where_they_are_drawn():
     assert total.mu == pytest.approx(compose([*mus, mu_from_pure(0.5)]))
     summed = epsilon_from_mu(compose(mus), 1e-6) + 0.5
     assert total.epsilon == pytest.approx(min(summed, epsilon_from_mu(total.mu, 1e-6)))
-    seeded = PrivacyAccountant()
-    RadiusPolicy(source="private", epsilon=0.5, random_state=0, accountant=seeded).fit(X, Y)
-    assert seeded.total().epsilon == math.inf
 
 
 def test_a_head_counts_the_radius_of_its_policy_before_it_is_drawn(monkeypatch):
@@ -515,16 +402,14 @@ def test_a_head_counts_the_radius_of_its_policy_before_it_is_drawn(monkeypatch):
 def test_declared_radii_are_conditional(monkeypatch):
     """They are noted before rows are read, alone or for a head, whose fit may fail later."""
     policy, owners = RadiusPolicy(source="declared"), {"groups": np.arange(120) // 2}
+    with pytest.raises(ValueError, match="a plan has none"):
+        head_of(radius=policy).plan(120, 4, y=Y)
     for model, number, given in (
         (policy, 1, {}),
-        (head_of(radius=clone(policy)), 2, {}),
         (head_of(radius=clone(policy)), 2, owners),
     ):
         accountant = PrivacyAccountant(radius=0.2, unit="person" if given else "record")
-        accountant.attach(model)
-        with pytest.raises(ValueError, match="a plan has none") if number == 2 else nullcontext():
-            model.plan(120, 4, y=Y) if number == 2 else None
-        model.fit(X, Y, **given)
+        accountant.attach(model).fit(X, Y, **given)
         assert accountant.total().private == "conditional"
         assert accountant.total().n_releases == number
     tight = PrivacyAccountant(limit=0.5)
@@ -562,14 +447,9 @@ def test_a_radius_that_is_stated_twice_counts_by_the_larger(counts):
     frozen = FrozenEstimator(RadiusPolicy(source="private", epsilon=0.5).fit(X, Y))
     release = head_of(radius=frozen).fit(X, Y).release_
     less, pure = replace(release, radius_epsilon=0.01), mu_from_pure(0.5)
-    totals = [compose_releases(pair).mu for pair in ([release, less], [less, release])]
-    assert totals[0] == totals[1] == compose_releases([release, release]).mu
     for stated in (less, release, less):
         counts.ledger.add(stated)
     assert counts.total().mu == pytest.approx(compose([*[release.guarantee(0.5).mu] * 3, pure]))
-
-
-# Records ----------------------------------------------------------------------------------------
 
 
 def test_compose_releases_from_json():
@@ -631,95 +511,64 @@ def test_totals_read_like_releases():
     for part in ("within 0.5", "of the limit 6", "a priori", "the fits of heads", "zCDP rho"):
         assert part in shown
     assert "NOT known: a fit was given no groups=" in shown
-    assert "ex post" in str(compose_releases(accountant.releases, radius=0.5))
-    assert "any distance" in str(PrivacyAccountant().total())
     # What no total covers is one list, which every total shows.
     assert all(point in shown and point in PrivacyAccountant.__doc__ for point in NOT_COVERED)
-
-
-# Private scores ---------------------------------------------------------------------------------
 
 
 def test_labels_are_scored_in_every_form_that_a_fit_takes():
     names = np.array(["a", "b", "c"])[Y]
     head, strange = head_of(epsilon=100.0).fit(X, names), names.astype(np.dtypes.StringDType())
-    assert head.score(X, strange) == head.score(X, names) > 0.4
-    weights = np.arange(len(X))
-    assert head.score(X, strange, weights) == head.score(X, names, weights)
+    assert head.score(X, strange, np.arange(120)) == head.score(X, names, np.arange(120)) > 0.4
     seeded = [PrivateAccuracy(1.0, random_state=0)(head, X, y) for y in (names, strange)]
     assert seeded[0] == seeded[1]
 
 
-def test_private_accuracy_law():
-    scorer = PrivateAccuracy(epsilon=1.0)
-    draws = np.array([scorer(FITTED, X, Y) for _ in range(600)])
-    sigma = 1 / (len(X) * MU)
+def test_private_accuracy_law(monkeypatch):
+    """One row moves the accuracy by 1 / n: the noise is normal, that over mu, and no less."""
+    scorer, sigma = PrivateAccuracy(epsilon=1.0), 1 / (len(X) * MU)
+    draws = np.array([scorer(FITTED, X, Y) for _ in range(200)])
     # Six and a half standard errors of a normal mean and standard deviation.
-    assert abs(draws.mean() - FITTED.score(X, Y)) < 6.5 * sigma / math.sqrt(600)
-    assert abs(draws.std() / sigma - 1) < 6.5 / math.sqrt(1200)
-    assert "PrivateAccuracy(epsilon=1.0" in repr(scorer)
-    with pytest.raises(ValueError, match="epsilon"):
-        PrivateAccuracy(epsilon=-1.0)
-
-
-def test_private_accuracy_scale(monkeypatch):
-    """One row moves the accuracy by 1 / n: the noise is that over mu, and no less."""
+    assert abs(draws.mean() - FITTED.score(X, Y)) < 6.5 * sigma / math.sqrt(200)
+    assert abs(draws.std() / sigma - 1) < 6.5 / math.sqrt(400)
     sigmas = []
     monkeypatch.setattr(
         Noise, "__call__", lambda self, values, sigma: sigmas.append(sigma) or np.array(values)
     )
-    assert PrivateAccuracy(1.0)(FITTED, X, Y) == FITTED.score(X, Y)
-    assert 1 <= sigmas[0] * len(X) * MU <= 1 + 1e-9
+    assert scorer(FITTED, X, Y) == FITTED.score(X, Y)
+    assert 1 <= sigmas[0] / sigma <= 1 + 1e-9
     with pytest.raises(ValueError, match="epsilon"):
         PrivateAccuracy(epsilon=-1.0)
 
 
 def test_a_score_hides_only_what_the_model_hides(counts):
-    """One training record may move a nearest neighbour's score from all to half."""
     scorer = PrivateAccuracy(0.5, accountant=counts)
-    rows = np.array([[0.0], [1.0]])
-    one = KNeighborsClassifier(1).fit(rows, [0, 1])
-    other = KNeighborsClassifier(1).fit([[0.0], [-9.0]], [0, 1])
-    held = np.array([[0.1], [0.9]] * 50), np.array([0, 1] * 50)
-    assert one.score(*held) - other.score(*held) == 0.5
     voted = VotingClassifier([("a", head_of()), ("b", LogisticRegression())]).fit(X, Y)
-    # A fixed seed: noise that makes one class of all rows leaves no threshold to tune.
-    seeded, side = head_of(random_state=0), X[:, 0] > 0
-    chosen = RFECV(head_of(), cv=2, importance_getter="prototypes_").fit(X, Y)
     private, leaking = PrivateAccuracy(1.0), {"return_train_score": True}
     frozen = FrozenEstimator(FunctionTransformer(scale))
     searched = {"scoring": private, "return_train_score": False}
-    for model, data in (
-        (one, held),
-        (LogisticRegression().fit(X, Y), (X, Y)),
-        (make_pipeline(Normalizer(), LogisticRegression()).fit(X, Y), (X, Y)),
-        (voted, (X, Y)),
-        (CalibratedClassifierCV(head_of(), cv=2).fit(X, Y), (X, Y)),
+    for model in (
+        LogisticRegression().fit(X, Y),
+        voted,
+        CalibratedClassifierCV(head_of(), cv=2).fit(X, Y),
         # What a fit finds beside the heads, by their scores on the same rows.
-        (search(head_of(), cv=2).fit(X, Y), (X, Y)),
-        (search(head_of(), cv=2, scoring=private, **leaking).fit(X, Y), (X, Y)),
-        (search(head_of(), cv=2, scoring=PrivateAccuracy(1.0, random_state=0)).fit(X, Y), (X, Y)),
-        (TunedThresholdClassifierCV(seeded, cv=2).fit(X, side), (X, side)),
-        (chosen, (X, Y)),
-        (make_pipeline(StandardScaler(), head_of()).fit(X, Y), (X, Y)),
+        search(head_of(), cv=2).fit(X, Y),
+        search(head_of(), cv=2, scoring=private, **leaking).fit(X, Y),
+        search(head_of(), cv=2, scoring=PrivateAccuracy(1.0, random_state=0)).fit(X, Y),
+        make_pipeline(StandardScaler(), head_of()).fit(X, Y),
         # What learns nothing may compare rows all the same.
-        (make_pipeline(FunctionTransformer(scale), head_of()).fit(X, Y), (X, Y)),
-        (make_pipeline(frozen, head_of()).fit(X, Y), (X, Y)),
+        make_pipeline(frozen, head_of()).fit(X, Y),
         # What says of itself that it was released, or chosen.
-        (SimpleNamespace(release_=None, predict=FITTED.predict), (X, Y)),
-        (SimpleNamespace(best_estimator_=FITTED, predict=FITTED.predict, **searched), (X, Y)),
+        SimpleNamespace(release_=None, predict=FITTED.predict),
+        SimpleNamespace(best_estimator_=FITTED, predict=FITTED.predict, **searched),
     ):
         with pytest.raises(ValueError, match="not all comes from a release"):
-            scorer(model, *data)
+            scorer(model, X, Y)
     with pytest.raises(ValueError, match="functiontransformer is not known to map each row"):
         scorer(make_pipeline(FunctionTransformer(scale), FITTED), X, Y)
     assert not counts.records
     models = (
         FITTED,
-        make_pipeline(Normalizer(), head_of()).fit(X, Y),
         make_pipeline(FrozenEstimator(StandardScaler().fit(X)), head_of()).fit(X, Y),
-        FrozenEstimator(FITTED),
-        VotingClassifier([("a", head_of()), ("b", head_of())]).fit(X, Y),
         OneVsRestClassifier(head_of()).fit(X, Y),
         search(head_of(), cv=KFold(2), scoring=private).fit(X, Y),
     )

@@ -6,7 +6,6 @@ below 1e-6 a run: intervals have confidence 1 - 1e-9, and everything else is see
 
 import copy
 import itertools
-import json
 import pickle
 import re
 import warnings
@@ -31,8 +30,6 @@ from sklearn.preprocessing import (
     normalize,
     scale,
 )
-from sklearn.random_projection import GaussianRandomProjection
-from threadpoolctl import threadpool_info
 
 from sklearn_balldp import (
     BallDPLinearDiscriminant,
@@ -84,17 +81,11 @@ RIDGE = BallDPRidgePrototype(4.0, radius=0.6)
 TEN = {"protect_labels": True, "classes": range(10)}
 
 
-HEADS = [
-    (RIDGE, 10),
-    (BallDPRidgePrototype(4.0, radius=0.6, counts="min"), 10),
-    (BallDPLogisticRegression(4.0, radius=0.6, mechanism="output"), 2),
-    (BallDPSquaredHingeSVC(4.0, radius=0.6, mechanism="output", fit_intercept=False), 10),
-]
-
-
-@pytest.mark.parametrize(("head", "n_classes"), HEADS)
-def test_every_head_is_audited(head, n_classes, digits):
-    X, y = digits if n_classes == 10 else two_classes(digits)
+@pytest.mark.parametrize(
+    "head", [RIDGE, BallDPSquaredHingeSVC(4.0, radius=0.6, mechanism="output", fit_intercept=False)]
+)
+def test_certificates_and_their_order(head, digits):
+    X, y = digits
     auditor = audit(head, X, y, n_supports=2, n_draws=200, confidence=SURE)
     assert auditor.guarantee_holds_
     assert auditor.baseline_ == pytest.approx(0.1)
@@ -189,9 +180,6 @@ def test_simulated_noise_is_that_of_releases(digits):
     assert max(low, other_low) <= min(high, other_high)
 
 
-# An auditor must be able to fail ----------------------------------------------------------------
-
-
 def quartered(kind, monkeypatch):
     """A sensitivity that is divided by four, in promises, filters and records."""
     ratio = kind.ratio
@@ -275,8 +263,6 @@ def repeated(self, values, sigma):
 
 FAULTS = {
     "none": scaled_by(1e-9),
-    "a quarter": scaled_by(0.25),
-    "half": scaled_by(0.5),
     "nine tenths": scaled_by(0.9),
     "a block twice": a_block_twice,
     "a seed": seeded,
@@ -298,9 +284,13 @@ def with_noise(head, call):
     return kind(**head.get_params(deep=False))
 
 
-@pytest.mark.parametrize("noise", ["simulated", "mechanism"])
-@pytest.mark.parametrize("fault", FAULTS)
-@pytest.mark.parametrize("name", MECHANISMS)
+@pytest.mark.parametrize(
+    ("name", "fault", "noise"),
+    [
+        *itertools.product(MECHANISMS, FAULTS, ["mechanism"]),
+        *itertools.product(["prototypes", "descent"], FAULTS, ["simulated"]),
+    ],
+)
 def test_every_faulty_sampler_is_found(name, fault, noise, digits):
     """In the release itself, also where trials simulate noise: an audit runs what it audits."""
     POOL.clear()
@@ -320,8 +310,9 @@ def test_every_faulty_sampler_is_found(name, fault, noise, digits):
     assert not any(character.isdigit() for character in str(caught[0].message))
 
 
-@pytest.mark.parametrize("noise", ["simulated", "mechanism"])
-@pytest.mark.parametrize("name", MECHANISMS)
+@pytest.mark.parametrize(
+    ("name", "noise"), [("descent", "simulated"), *((name, "mechanism") for name in MECHANISMS)]
+)
 def test_honest_samplers_pass(name, noise, digits):
     X, y = (rows[:700] for rows in digits)
     options = {"n_supports": 1, "n_candidates": 4, "noise": noise, "radius": 1.0}
@@ -332,15 +323,6 @@ def test_honest_samplers_pass(name, noise, digits):
     # Few values are made many by holding the conversation again.
     (found,) = auditor.noise_.set_index("name").loc[["scale of the noise"], "found"]
     assert int(found.split(" values")[0].split()[-1]) >= 5000
-
-
-def test_the_rate_convicts_without_the_distance(digits):
-    """Noise that is four times too small for what the release states: the attack sees it too."""
-    head = with_noise(RIDGE, scaled_by(0.25))
-    with pytest.warns(FailedGuaranteeWarning):
-        auditor = audit(head, *two_classes(digits), n_draws=10, confidence=SURE, noise="mechanism")
-    assert (auditor.supports_["distance"] <= auditor.supports_["mu"]).all()
-    assert auditor.success_interval_["clopper_pearson"][0] > auditor.certificate_["direct"]
 
 
 @pytest.mark.parametrize(
@@ -360,9 +342,6 @@ def test_a_sound_release_is_not_convicted(n, bound, success_interval):
         assert binom.sf(needed - 1, n, bound + 0.2) > 0.99
 
 
-# Options ----------------------------------------------------------------------------------------
-
-
 def test_prior(digits, success_interval):
     head = BallDPRidgePrototype(1.0, radius=0.6)
     prior = np.r_[0.55, np.full(9, 0.05)]
@@ -371,15 +350,13 @@ def test_prior(digits, success_interval):
     share = (auditor.report_["target"] == 0).mean()
     assert 0.5 < share < 0.6
     low, high = auditor.success_interval_["clopper_pearson"]
-    assert low <= auditor.certificate_["bayes"] + 0.02
-    assert high >= auditor.certificate_["bayes"] - 0.02
-    assert auditor.success_rate_ >= 0.5
+    assert low - 0.02 <= auditor.certificate_["bayes"] <= high + 0.02
 
 
 def test_approximate_reconstruction(digits):
     X, y = digits
     head = BallDPRidgePrototype(4.0, radius=0.8)
-    common = {"support": "nearest", "n_draws": 400, "confidence": SURE}
+    common = {"support": "nearest", "n_draws": 100, "confidence": SURE}
     exact = audit(head, X, y, **common)
     loose = audit(head, X, y, eta=0.4, **common)
     assert loose.baseline_ > exact.baseline_
@@ -454,16 +431,12 @@ def test_private_labels_do_not_steer_the_split(digits):
     assert sizes == {len(y) - int(0.2 * len(y))}
 
 
-@pytest.mark.parametrize(
-    ("metric", "radius", "order"), [("manhattan", 3.0, 1), ("chebyshev", 0.35, np.inf)]
-)
-def test_metrics(metric, radius, order, digits):
+def test_metrics(digits):
     X, y = digits
-    head = BallDPRidgePrototype(4.0, radius=radius, metric=metric)
+    head = BallDPRidgePrototype(4.0, radius=3.0, metric="manhattan")
     auditor = audit(head, X, y, n_draws=20, confidence=SURE)
     for _, row in auditor.supports_.iterrows():
-        gaps = X[list(row["candidates"])] - X[row["anchor"]]
-        assert np.linalg.norm(gaps, ord=order, axis=1).max() <= radius
+        assert np.abs(X[list(row["candidates"])] - X[row["anchor"]]).sum(axis=1).max() <= 3.0
     assert auditor.guarantee_holds_
 
 
@@ -474,14 +447,6 @@ def test_radius_of_the_supports(digits):
     assert near.certificate_["direct"] == pytest.approx(release.certificate(0.1, radius=0.6))
     assert near.certificate_["direct"] < whole.certificate_["direct"]
     assert near.supports_["n_in_ball"].mean() < whole.supports_["n_in_ball"].mean()
-
-
-def test_threads_leave_the_process_as_it_was(digits):
-    """Solves on several threads limit BLAS together, and restore it once."""
-    head = BallDPLogisticRegression(radius=0.6, mechanism="output")
-    before = [library["num_threads"] for library in threadpool_info()]
-    audit(head, *two_classes(digits), n_jobs=4)
-    assert [library["num_threads"] for library in threadpool_info()] == before
 
 
 def test_threads_and_seeds(digits):
@@ -499,24 +464,20 @@ def test_threads_and_seeds(digits):
     assert one == two
 
 
-@pytest.mark.parametrize("seed", [0, np.random.default_rng(0)])
-def test_seeded_trials_are_the_same_on_any_number_of_threads(seed, digits):
+def test_seeded_trials_are_the_same_on_any_number_of_threads(digits):
     """Supports draw from one generator, in turn."""
+    seed = np.random.default_rng(0)
     rows, public = split(*digits, 1400)
     steps = GradientPerturbation(n_steps=2)
     head = BallDPLogisticRegression(4.0, radius=0.9, mechanism=steps, random_state=seed).fit(*rows)
     options = {"noise": "mechanism", "n_candidates": 3}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FailedGuaranteeWarning)  # a seed repeats its noise
-        first, *others = (
+        one, many = (
             audit(FrozenEstimator(head), *rows, *public, n_jobs=n_jobs, **options).report_
-            for n_jobs in (None, 2, 4)
+            for n_jobs in (None, 4)
         )
-    for other in others:
-        pd.testing.assert_frame_equal(first, other)
-
-
-# Dropping in ------------------------------------------------------------------------------------
+    pd.testing.assert_frame_equal(one, many)
 
 
 class Encoder(RowWise, FunctionTransformer):
@@ -539,8 +500,6 @@ def test_pipeline_encodes_once(digits):
     calls.clear()
     audit(pipeline, X, y)
     assert sum(calls) == len(X)
-    alone = audit(make_pipeline(RIDGE), X, y)
-    assert isinstance(alone.estimator_, Pipeline)
 
 
 def test_texts():
@@ -551,12 +510,10 @@ def test_texts():
     pipeline = make_pipeline(
         HashingVectorizer(n_features=64),
         DenseRows(),
-        BallDPLogisticRegression(4.0, radius=1.3, mechanism="output"),
+        BallDPLinearDiscriminant(4.0, radius=1.3),
     )
     auditor = audit(pipeline, texts, y, n_supports=1, n_candidates=5)
-    assert auditor.predict(texts[:3]).shape == (3,)
     assert auditor.predict_proba(texts[:3]).shape == (3, 2)
-    assert len(auditor.report_) == 5
 
 
 def test_pooled_preprocessing_is_named(digits):
@@ -564,8 +521,6 @@ def test_pooled_preprocessing_is_named(digits):
     pools = FunctionTransformer(scale)  # it learns nothing, and compares rows
     for step, reason in (
         (StandardScaler(), "standardscaler learns from the rows"),
-        (PCA(20), "pca learns from the rows"),
-        (pools, "functiontransformer is not known to map each row by itself"),
         (FrozenEstimator(pools), "frozenestimator is not known to map each row by itself"),
     ):
         with pytest.warns(PooledPreprocessingWarning, match=reason):
@@ -579,8 +534,6 @@ def test_pooled_preprocessing_is_named(digits):
     scaled = make_pipeline(StandardScaler(), Normalizer(), head).fit(*rows)
     with pytest.warns(PooledPreprocessingWarning, match="unless they were fitted on public rows"):
         audited_as_released(scaled, rows, public, radius=1.9)
-    shape_only = make_pipeline(GaussianRandomProjection(30, random_state=0), Normalizer(), head)
-    assert audited_as_released(shape_only.fit(*rows), rows, public, radius=1.5).guarantee_holds_
 
 
 def test_data_frames(digits):
@@ -588,19 +541,15 @@ def test_data_frames(digits):
     frame = pd.DataFrame(X, columns=[f"f{i}" for i in range(X.shape[1])])
     labels = pd.Series(np.array(list("abcdefghij"))[y], index=np.arange(len(y))[::-1])
     auditor = audit(RIDGE, frame, labels)
-    assert auditor.feature_names_in_[0] == "f0"
-    assert auditor.n_features_in_ == 64
+    assert (auditor.feature_names_in_[0], auditor.n_features_in_) == ("f0", 64)
     assert set(auditor.supports_["label"]) <= set("abcdefghij")
     assert auditor.score(frame, labels) > 0.5
 
 
 def test_grid_search_with_two_scores(digits):
     head = BallDPRidgePrototype(radius=0.6)
-    scoring = {
-        "accuracy": "accuracy",
-        "reconstruction": neg_success_scorer,
-        "certificate": neg_certificate_scorer,
-    }
+    scoring = {"accuracy": "accuracy", "reconstruction": neg_success_scorer}
+    scoring["certificate"] = neg_certificate_scorer
     auditor = ReconstructionAuditor(head, n_draws=20, random_state=0)
     grid = {"estimator__epsilon": [0.25, 64.0]}
     search = GridSearchCV(auditor, grid, scoring=scoring, refit="accuracy", cv=2).fit(*digits)
@@ -643,15 +592,10 @@ def test_public_rows_are_routed_through_a_search(digits):
 def test_a_released_model_is_audited_as_it_is(digits):
     (X, y), (public, public_y) = split(*digits, 1500)
     whole = make_pipeline(Normalizer(), clone(RIDGE)).fit(7 * X, y)
-    before = pickle.dumps(whole)
     auditor = audit(FrozenEstimator(whole), 7 * X, y, 7 * public, public_y)
-    assert pickle.dumps(whole) == before
     np.testing.assert_array_equal(auditor.predict(X), whole.predict(X))
-    assert len(auditor.report_) == 40
     assert auditor.plot().results["epsilon"].tolist() == [4.0]
-
-
-def test_a_frozen_generator_is_left_alone(digits):
+    # Also the state of its generator.
     rows, public = split(*digits, 1400)
     released = BallDPRidgePrototype(4.0, radius=0.6, random_state=np.random.default_rng(0))
     before = pickle.dumps(released.fit(*rows))
@@ -661,10 +605,9 @@ def test_a_frozen_generator_is_left_alone(digits):
     assert pickle.dumps(released) == before
 
 
-@pytest.mark.parametrize("Head", [BallDPRidgePrototype, BallDPLogisticRegression])
-def test_records_that_contradict_the_public_counts_are_refused(Head, digits):
+def test_records_that_contradict_the_public_counts_are_refused(digits):
     X, y = digits
-    released = FrozenEstimator(Head(4.0, radius=0.6).fit(X[:1000], y[:1000]))
+    released = FrozenEstimator(clone(RIDGE).fit(X[:1000], y[:1000]))
     public = X[1500:], y[1500:]
     wrong = np.where(y[:1000] == 3, 5, y[:1000])
     for rows, labels in ((X[:1000], wrong), (X[500:1500], y[500:1500])):
@@ -681,35 +624,25 @@ def test_audit_results_stay_out_of_the_released_model(digits):
     head = BallDPLogisticRegression(4.0, radius=0.6, random_state=5)
     with pytest.warns(FailedGuaranteeWarning):  # its noise came from a seed
         auditor = audit(head, *rows, *public, n_supports=1)
-    plain = clone(head).fit(*rows)
-    assert pickle.dumps(auditor.estimator_) == pickle.dumps(plain)
-    assert not hasattr(auditor.estimator_, "transcript_")
-    json.dumps(auditor.estimator_.release_.to_dict())
+    assert pickle.dumps(auditor.estimator_) == pickle.dumps(clone(head).fit(*rows))
     assert pickle.loads(pickle.dumps(auditor)).success_rate_ == auditor.success_rate_
     assert "success" not in repr(auditor)
-
-
-# Errors -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("options", "match"),
     [
         ({"n_candidates": 1}, "n_candidates"),
-        ({"n_supports": 0}, "n_supports"),
         ({"n_draws": 2.5}, "n_draws"),
         ({"support": "best"}, "support must be one of"),
-        ({"candidate_labels": "all"}, "candidate_labels"),
         ({"noise": "none"}, "noise"),
         ({"radius": -1.0}, "radius"),
         ({"confidence": 1.0}, "confidence"),
         ({"holdout": 0.0}, "holdout"),
         ({"eta": -0.1}, "eta"),
         ({"attacker_prior": [0.5, 0.5]}, "prior"),
-        ({"attacker_prior": "uniform"}, "prior must hold"),
         ({"n_supports": True}, "n_supports"),
         ({"random_state": "seed"}, "random_state"),
-        ({"anchors": "common"}, "anchors must be one of"),
         ({"anchors": [0.5]}, "anchors must be 'random', 'rarest' or positions"),
         ({"anchors": [10**6]}, "anchors: none of them"),
         ({"n_candidates": 500}, r"distinct candidates.*X_public"),
@@ -731,24 +664,18 @@ def test_bad_data_and_estimators(digits):
     labels = np.array([1, "a", None, 2], dtype=object)
     for estimator, rows, match in [
         (LogisticRegression(), (X, y), r"estimator must be a Ball-DP head.*LogisticRegression"),
-        (make_pipeline(head, Normalizer()), (X, y), "estimator must be a Ball-DP head"),
         (head, (X, y, X), "X_public and y_public go together"),
         (head, (X, y, X, y + 100), "X_public holds no label"),
         (head, (X[:4], labels), "y (mixes|holds|has)"),
         (released, (X, y), "X_public=None: a frozen estimator"),
-        (released, (X[:500], y[:500], X, y), "X has 500 records, but the model was fitted on 1797"),
         (released, (X, y + 1, X, y), "labels that the released model does not know"),
         (released, (X, y, X[:, :30], y), "X_public: X has 30 features"),
         (released, (spoiled, y, X, y), "NaN"),
-        (released, (X, y, spoiled, y), "NaN"),
     ]:
         with pytest.raises(ValueError, match=match):
             audit(estimator, *rows)
     with pytest.raises(ValueError, match=r"holdout holds no label.*holdout\)"):
         audit(BallDPRidgePrototype(**TEN), X, y, holdout=1e-4)
-
-
-# The noise of a frozen model -------------------------------------------------------------------
 
 
 def audited_as_released(head, rows, public, **params):
@@ -769,20 +696,17 @@ def test_the_noise_of_a_released_model(released):
     assert auditor.report_.attrs["noise"] == "PASS"
     assert "noise: PASS         scale of the noise" in auditor.summary()
     # It has only its own 640 values, and says what they can show.
-    assert "over 640 values" in auditor.summary()
-    assert "from 0.80 down it would be seen" in auditor.summary()
-    assert "no audit certifies" in auditor.summary()
+    for said in ("over 640 values", "from 0.80 down it would be seen", "no audit certifies"):
+        assert said in auditor.summary()
 
 
-@pytest.mark.parametrize("forgery", ["123.0", "noiseless", "reversed", "another dataset"])
+@pytest.mark.parametrize("forgery", ["noiseless", "reversed", "another dataset"])
 def test_forged_values_fail_the_audit(released, forgery):
     """An honest record beside other values."""
     head, rows, public = released
     kept = head.released_
     values = kept.values
-    if forgery == "123.0":
-        values = np.full_like(values, 123.0)
-    elif forgery == "noiseless":
+    if forgery == "noiseless":
         values = noiseless(head, *rows)
     elif forgery == "reversed":
         values = values[::-1].copy()
@@ -792,11 +716,9 @@ def test_forged_values_fail_the_audit(released, forgery):
     head.released_ = replace(kept, values=values, answers=(values,))
     with pytest.warns(FailedGuaranteeWarning) as caught:
         auditor = audited_as_released(head, rows, public)
-    assert not auditor.guarantee_holds_
     assert "the check of the scale of the noise failed" in auditor.failures_
-    assert ("the check of the parameters failed" in auditor.failures_) == (
-        forgery != "another dataset"
-    )
+    follows = "the check of the parameters failed" not in auditor.failures_
+    assert follows == (forgery == "another dataset")
     assert auditor.report_.attrs["noise"] == "FAIL"
     assert "FAILED: the check of the" in auditor.summary()
     # The warning quotes no number that depends on the records.
@@ -814,16 +736,9 @@ def test_values_that_do_not_follow_from_their_answers(digits):
     with pytest.warns(FailedGuaranteeWarning):
         auditor = audited_as_released(head, rows, public)
     assert auditor.failures_ == ("the check of the parameters failed",)
-
-
-def test_noise_that_cannot_be_checked(released):
-    _, (X, y), public = released
-    descent = BallDPLogisticRegression(4.0, radius=0.7, mechanism=GradientPerturbation(n_steps=3))
-    auditor = audited_as_released(descent.fit(X, y), (X, y), public)
+    kept_none = clone(head).set_params(mechanism__keep_transcript=False).fit(*rows)
+    auditor = audited_as_released(kept_none, rows, public)
     assert auditor.report_.attrs["noise"] == "CANNOT CHECK"
-    descent = clone(descent).set_params(mechanism__keep_transcript=True).fit(X, y)
-    auditor = audited_as_released(descent, (X, y), public)
-    assert auditor.report_.attrs["noise"] == "PASS"
 
 
 def test_how_little_few_trials_see(released):
@@ -855,10 +770,8 @@ def test_anchors_that_have_most_to_fear(digits):
     assert rare.success_by_class_.index.tolist() == [3]
     spread = ReconstructionAuditor(head, n_supports=20, **options).fit(X, y, **public)
     table = spread.success_by_class_
-    assert table["anchors"].sum() == 20
-    assert table["trials"].sum() == len(spread.report_)
-    assert (table["low"] <= table["success"]).all()
-    assert (table["success"] <= table["high"]).all()
+    assert (table["anchors"].sum(), table["trials"].sum()) == (20, len(spread.report_))
+    assert ((table["low"] <= table["success"]) & (table["success"] <= table["high"])).all()
     assert rare.success_rate_ > spread.success_rate_ + 0.05
     assert re.search(r"most of all in class \d:", spread.summary())
     named = np.flatnonzero(y == 7)[:2]
@@ -882,4 +795,3 @@ def test_no_part_of_a_job_shows_a_record(monkeypatch):
     text = "".join(shown)
     assert "AuditSetting(" in text
     assert not [number for number in X.ravel() if repr(float(number))[:8] in text]
-    assert "position" not in text

@@ -59,8 +59,8 @@ def test_rdp_is_the_best_order(kappa, mu):
     assert rero_bound(kappa, mu, method="rdp") == pytest.approx(min(1, values.min()), rel=1e-5)
 
 
-@pytest.mark.parametrize("kappa", [1e-4, 0.01, 0.1, 0.5, 0.99])
-@pytest.mark.parametrize("epsilon", [0.01, 1.0, 4.0, 30.0])
+@pytest.mark.parametrize("kappa", [1e-4, 0.1, 0.99])
+@pytest.mark.parametrize("epsilon", [0.01, 4.0, 30.0])
 def test_direct_is_below_dp_and_rdp(kappa, epsilon):
     mu = mu_from_budget(epsilon, 1e-6)
     direct = rero_bound(kappa, mu)
@@ -139,7 +139,7 @@ def test_order_of_the_bounds(m, spread):
         assert support >= prior.max() * (1 - 1e-12)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(4))
 def test_support_bound_equals_brute_force(seed):
     rng = np.random.default_rng(seed)
     m = int(rng.integers(2, 7))
@@ -255,9 +255,6 @@ def test_errors():
             call()
 
 
-# Where candidates lie ---------------------------------------------------------------------------
-
-
 def attack_on(head, X, y, rows, codes):
     """Success of the best attack on candidates in the place of the first record."""
     head.fit(X, y)
@@ -345,9 +342,9 @@ def test_a_record_of_another_label_is_next_to_all_of_one_label():
     assert 0.45 < best <= head.release_.certificate(0.5, 2.0) + 0.003
 
 
-@pytest.mark.parametrize("n", [3, 4])
-def test_answers_of_several_labels_lie_in_a_ball_of_one_move(n):
+def test_answers_of_several_labels_lie_in_a_ball_of_one_move():
     """A search for candidates of two labels whose answers no point is as near to as one move."""
+    n = 3
 
     def outside(flat):
         own, others = np.split(flat.reshape(n, 2), [n // 2])
@@ -355,10 +352,8 @@ def test_answers_of_several_labels_lie_in_a_ball_of_one_move(n):
         return -enclosing_ball(flat.reshape(n, 2) / across, 100)[1]
 
     rng = np.random.default_rng(n)
-    best = min(
-        minimize(outside, start, method="Nelder-Mead", options={"maxfev": 500}).fun
-        for start in rng.standard_normal((2, 2 * n))
-    )
+    starts = rng.standard_normal((2, 2 * n))
+    best = min(minimize(outside, s, method="Nelder-Mead").fun for s in starts)
     # The ball is found to a few percent.
     assert 0.7 < -best <= 1.03
     # No smaller number would do: two of one label, and one of another halfway between.

@@ -17,8 +17,7 @@ def ball(rng, n, d):
 
 
 def known_sums(X, codes, n_classes):
-    sums = np.array([X[codes == c].sum(axis=0) for c in range(n_classes)])
-    return sums, np.bincount(codes, minlength=n_classes)
+    return np.eye(n_classes)[codes].T @ X, np.bincount(codes, minlength=n_classes)
 
 
 RIDGE = {"alpha": 0.1, "norm_bound": 1.0}
@@ -35,7 +34,7 @@ def test_ridge_is_inverted(n_classes, tell):
     rng = np.random.default_rng(n_classes)
     # The last record is the only one of its class.
     X, codes = ball(rng, 60, 7), np.r_[rng.integers(n_classes - 1, size=59), n_classes - 1]
-    for hidden in range(3, 60, 7):
+    for hidden in (3, 30, 59):
         known = np.arange(60) != hidden
         others = known_sums(X[known], codes[known], n_classes)
         code = codes[hidden] if tell else None
@@ -88,7 +87,7 @@ def test_noisy_ridge_is_unbiased_with_the_stated_error():
     sums, counts = known_sums(X[1:], codes[1:], 2)
     sigma = np.array([0.02, 0.3])
     exact = prototypes(X, codes, 2, 0.1)
-    n = 4000
+    n = 1000
     errors = np.empty((n, 6))
     for i in range(n):
         noisy = exact + sigma[:, None] * rng.standard_normal((2, 6))

@@ -26,9 +26,7 @@ from sklearn_balldp.audit.noise_tests import (
     weight_checks,
 )
 from sklearn_balldp.heads.inspection import records_of
-from sklearn_balldp.mechanisms import Mechanism, Sums
 from sklearn_balldp.privacy import Noise
-from sklearn_balldp.privacy.bounds import Promised
 from sklearn_balldp.privacy.gaussian import delta_from_mu
 from sklearn_balldp.verdicts import CANNOT_CHECK, FAIL, PASS, Check
 
@@ -40,22 +38,6 @@ def data(seed=0, n_classes=K, dtype=np.float64):
     y = np.arange(N) % n_classes
     X = rng.standard_normal((N, D)) + 3 * np.eye(D)[y]
     return (X / np.linalg.norm(X, axis=1, keepdims=True)).astype(dtype), y
-
-
-class TwoQuestions(Mechanism):
-    """One's own: class sums, asked twice, and averaged after a step that is not the identity."""
-
-    default_alpha = 0.1
-
-    def bound(self, problem, mu):
-        return Promised(mu)
-
-    def conversation(self, problem, bound):
-        query = Sums().calibrated(problem, bound.budget / math.sqrt(2.0) * (1.0 - 1e-9))
-        first = yield query
-        second = yield query
-        means = np.tanh(0.5 * (first + second) / problem.n_samples)
-        return means.reshape(problem.n_classes, -1)
 
 
 KEPT = GradientPerturbation(n_steps=8, keep_transcript=True, start="zero")
@@ -137,7 +119,7 @@ def test_honest_releases_pass(name, dtype):
 
 
 @pytest.mark.parametrize("name", HEADS)
-@pytest.mark.parametrize("factor", [0.0, 0.5, 2.0])
+@pytest.mark.parametrize("factor", [0.5, 2.0])
 def test_noise_of_another_scale_is_convicted_from_one_release(name, factor):
     with noise_as(lambda self, values, sigma: NOISE(self, values, factor * np.asarray(sigma))):
         head = fitted(name)
@@ -193,8 +175,9 @@ def test_other_answers_are_convicted(name):
         }
     for what, forged in forgeries.items():
         assert convicted(head, released=replace(head.released_, answers=forged)), what
-    # Another dataset, and labels of others.
-    assert convicted(head, *data(seed=1))
+    # Another dataset, far enough away.
+    X, y = data()
+    assert convicted(head, np.roll(X, 1, axis=1), y)
 
 
 @pytest.mark.parametrize(
@@ -217,7 +200,6 @@ def test_what_cannot_be_checked(kept, rule, why):
 @pytest.mark.parametrize("name", ["prototypes", "statistics", "softmax", "hinge"])
 @pytest.mark.parametrize("sign", [1.0, -1.0])
 def test_noise_used_twice_is_convicted(name, sign):
-    """In two classes, or with its sign turned; centring leaves sums and differences of it."""
     with noise_as(copied(sign)):
         head = fitted(name)
         assert verdicts(head)["reuse of noise"] == FAIL
@@ -299,9 +281,6 @@ def test_absent_classes_are_published_without_noise():
     assert (check.name, check.verdict) == ("values without noise", FAIL)
 
 
-# What no test can find: these pass, and the documentation says so -------------------------------
-
-
 def test_clever_lies_pass():
     def known_seed(self, values, sigma):
         return values + sigma * np.random.default_rng(7).standard_normal(values.shape)
@@ -327,17 +306,14 @@ def test_clever_lies_pass():
     assert not convicted(liked)
 
 
-# The tests of the tests ------------------------------------------------------------------------
-
-
 def p_of(check):
     return float(check.found.split("p = ")[1].split(";")[0])
 
 
-@pytest.mark.parametrize("shape", [(1, 2, 3), (1, 10, 64), (6, 3, 20)])
+@pytest.mark.parametrize("shape", [(1, 2, 3), (6, 3, 20)])
 def test_p_values_of_honest_noise_are_no_smaller_than_uniform(shape):
     rng = np.random.default_rng(0)
-    n_runs = 400
+    n_runs = 250
     directions = {"a direction": list(rng.standard_normal(shape))}
     runs = [
         noise_checks(Deviates(list(rng.standard_normal(shape)), directions, rng.standard_normal(5)))
@@ -367,11 +343,8 @@ def test_the_smallest_fault_that_is_seen_is_told_truly():
     for shape in ((4, 50), (10, 500)):
         text = noise_checks(Deviates([rng.standard_normal(shape)]))[0].found
         least = float(text.rpartition("from ")[2].split()[0])
-        found = [
-            noise_checks(Deviates([least * rng.standard_normal(shape)]))[0].verdict
-            for _ in range(40)
-        ]
-        assert found.count(FAIL) > 35
+        quiet = (Deviates([least * rng.standard_normal(shape)]) for _ in range(40))
+        assert [noise_checks(noise)[0].verdict for noise in quiet].count(FAIL) > 35
     for share, shape in ((0.5, (1, 128)), (0.9, (10, 500))):
         assert noise_checks(Deviates([share * rng.standard_normal(shape)]))[0].verdict == FAIL
     # Of two values a block, independent ones are often nearly parallel.
@@ -395,35 +368,26 @@ def test_the_tolerance_widens_every_test():
         assert noise_checks(Deviates(scaled, shift=off))[0].verdict == PASS
 
 
-def test_very_many_blocks_are_compared_with_their_answer_and_the_next(monkeypatch):
-    monkeypatch.setattr(noise_tests, "_BLOCKS", 10)
+@pytest.mark.parametrize(("limit", "at_once"), [(10, 4), (10_000, 1000)])
+def test_one_block_that_was_used_before_is_convicted(limit, at_once, monkeypatch):
+    """Very many are compared with their own answer, the next, and each of another release."""
+    monkeypatch.setattr(noise_tests, "_BLOCKS", limit)
+    monkeypatch.setattr(noise_tests, "_AT_ONCE", at_once)
+
+    def reuse(*earlier):
+        return noise_checks(Deviates(blocks), [Deviates(list(earlier))] * len(earlier))[3].verdict
+
     rng = np.random.default_rng(0)
-    blocks = [rng.standard_normal((3, 30)) for _ in range(6)]
-    assert noise_checks(Deviates(blocks))[3].verdict == PASS
-    blocks[4][0] = blocks[3][2]
-    assert noise_checks(Deviates(blocks))[3].verdict == FAIL
-    # Whole answers are compared wherever they are.
-    blocks = [rng.standard_normal((3, 30)) for _ in range(6)]
-    blocks[5] = -blocks[0]
-    assert noise_checks(Deviates(blocks))[3].verdict == FAIL
-
-
-def test_one_block_of_another_release_is_convicted():
-    rng = np.random.default_rng(0)
-    z, other = rng.standard_normal((3, 30)), rng.standard_normal((4, 30))
-    assert noise_checks(Deviates([z]), [Deviates([other])])[3].verdict == PASS
-    z[1] = -other[2]
-    assert noise_checks(Deviates([z]), [Deviates([other])])[3].verdict == FAIL
-
-
-def test_one_block_of_another_release_is_convicted_among_very_many(monkeypatch):
-    """All blocks together are too many to be compared with others at once; each answer is not."""
-    monkeypatch.setattr(noise_tests, "_BLOCKS", 10)
-    rng = np.random.default_rng(0)
-    blocks, other = [rng.standard_normal((3, 30)) for _ in range(3)], rng.standard_normal((4, 30))
-    assert noise_checks(Deviates(blocks), [Deviates([other])])[3].verdict == PASS
+    blocks, other = list(rng.standard_normal((6, 3, 30))), rng.standard_normal((4, 30))
+    assert reuse() == reuse(other) == PASS
     blocks[1][1] = -other[2]
-    assert noise_checks(Deviates(blocks), [Deviates([other])])[3].verdict == FAIL
+    assert (reuse(), reuse(other)) == (PASS, FAIL)
+    blocks[4][0] = blocks[3][2]
+    assert reuse() == FAIL
+    # Whole answers are compared wherever they are.
+    blocks = list(rng.standard_normal((6, 3, 30)))
+    blocks[5] = -blocks[0]
+    assert reuse() == FAIL
 
 
 @pytest.mark.parametrize("shape", [(), (6, 2, 1), (3, 2, 1), (2, 2, 2)])
@@ -471,36 +435,10 @@ def test_drawing_again_costs_delta():
         assert spent <= delta_after + 1e-6
 
 
-# Mechanisms of one's own -----------------------------------------------------------------------
-
-
-def released_by(mechanism):
-    settings = {"alpha": 0.01, "radius": 0.5, "fit_intercept": False}
-    return BallDPSquaredHingeSVC(4.0, mechanism=mechanism, **settings).fit(*data())
-
-
-def test_noise_of_ones_own_mechanism_is_read_from_its_answers():
-    """Whatever it makes of them: the kernel's queries say what they hold."""
-    head = released_by(TwoQuestions())
-    assert set(verdicts(head).values()) == {PASS}
-    first, second = head.released_.answers
-    assert convicted(head, released=replace(head.released_, answers=(first, first)))
-    assert convicted(head, released=replace(head.released_, answers=(first, 3.0 * second)))
-    with noise_as(lambda self, values, sigma: np.array(values)):
-        assert convicted(released_by(TwoQuestions()))
-
-
-def test_a_check_draws_nothing_from_the_heads_generator():
-    X, y = data()
-    generator = np.random.default_rng(0)
-    head = BallDPRidgePrototype(4.0, radius=0.5, random_state=generator).fit(X, y)
-    before = copy.deepcopy(generator.bit_generator.state)
-    assert not convicted(head, X, y)
-    assert generator.bit_generator.state == before
-
-
-@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.float16])
-@pytest.mark.parametrize(("n_classes", "n_steps"), [(2, 3), (4, 1), (4, 3)])
+@pytest.mark.parametrize(
+    ("dtype", "n_classes", "n_steps"),
+    [(np.float64, 4, 3), (np.float32, 2, 3), (np.float32, 4, 1), (np.float16, 4, 3)],
+)
 def test_the_owner_computes_the_gradients_of_the_fit(noise_free, dtype, n_classes, n_steps):
     """To the last bit: single precision rounds all records alike, far above little noise."""
     X, y = data(n_classes=n_classes, dtype=dtype)

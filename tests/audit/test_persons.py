@@ -18,15 +18,7 @@ from sklearn_balldp.audit.preparation import hold_out
 from sklearn_balldp.audit.supports import Support, candidate_distances
 from sklearn_balldp.privacy.noise import Noise
 
-HEADS = {
-    "prototypes": BallDPRidgePrototype(),
-    "discriminant": BallDPLinearDiscriminant(),
-    "minimiser": BallDPLogisticRegression(mechanism="output", alpha=0.02),
-    "descent": BallDPLogisticRegression(mechanism=GradientPerturbation(n_steps=3)),
-    "weighted descent": BallDPSquaredHingeSVC(
-        mechanism=GradientPerturbation(n_steps=3), class_weight={0: 3.0, 1: 0.5}
-    ),
-}
+STEPS = GradientPerturbation(n_steps=3)
 
 
 def people(n=400, d=6, seed=0):
@@ -38,20 +30,17 @@ def people(n=400, d=6, seed=0):
 
 
 @pytest.mark.parametrize(
-    ("name", "noise"),
+    ("head", "noise"),
     [
-        ("prototypes", "simulated"),
-        ("prototypes", "mechanism"),
-        ("discriminant", "mechanism"),
-        ("minimiser", "mechanism"),
-        ("descent", "simulated"),
-        ("weighted descent", "mechanism"),
+        (BallDPLinearDiscriminant(), "simulated"),
+        (BallDPLogisticRegression(mechanism="output", alpha=0.02), "mechanism"),
+        (BallDPSquaredHingeSVC(mechanism=STEPS, class_weight={0: 3.0, 1: 0.5}), "mechanism"),
     ],
 )
-def test_an_audit_leaves_one_person_out(name, noise):
+def test_an_audit_leaves_one_person_out(head, noise):
     """And its posteriors are calibrated: the best guess is right as often as they say."""
     X, y, groups = people()
-    head = sklearn.clone(HEADS[name]).set_params(epsilon=100.0, delta=1e-4, radius=1.8)
+    head = sklearn.clone(head).set_params(epsilon=100.0, delta=1e-4, radius=1.8)
     options = {"n_candidates": 3, "n_supports": 6, "n_draws": 10, "noise": noise}
     auditor = ReconstructionAuditor(head, random_state=1, **options).fit(X, y, groups=groups)
     assert auditor.guarantee_holds_

@@ -37,11 +37,7 @@ def draw(radius, rows=RECORDS[0], public=PUBLIC, **options):
 @pytest.mark.parametrize("any_label", [False, True])
 @pytest.mark.parametrize(
     ("metric", "name", "radius"),
-    [
-        ("euclidean", "euclidean", 1.0),
-        ("manhattan", "cityblock", 1.9),
-        ("chebyshev", "chebyshev", 0.7),
-    ],
+    [("euclidean", "euclidean", 1.0), ("manhattan", "cityblock", 1.9)],
 )
 def test_candidates_are_those_of_a_brute_force(metric, name, radius, any_label):
     """All of them and no more; the anchor's own row is none, and under another label it is."""
@@ -74,9 +70,9 @@ def test_near_copies():
     expected = (np.tril(near, -1) & (codes[:, None] == codes)).any(axis=1)
     assert 0.5 < expected.mean() < 0.9
     np.testing.assert_array_equal(duplicates(rows, codes), expected)
-    many = np.eye(1, 16)[0] + 1e-9 * rng.standard_normal((20_000, 16))
+    many = np.eye(1, 16)[0] + 1e-9 * rng.standard_normal((5000, 16))
     many[::2] = many[0]
-    assert np.flatnonzero(~duplicates(many, np.arange(20_000) % 3)).tolist() == [0, 1, 2]
+    assert np.flatnonzero(~duplicates(many, np.arange(5000) % 3)).tolist() == [0, 1, 2]
     zeros = np.array([[0.0, 1.0], [-0.0, 1.0]])
     assert duplicates(zeros, np.zeros(2)).tolist() == [False, True]
 
@@ -140,7 +136,7 @@ def test_anchors_that_are_too_few():
 
 @pytest.mark.parametrize("any_label", [False, True])
 @pytest.mark.parametrize("records", [1, 3])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_the_advised_radius_does_and_no_smaller_one(seed, records, any_label):
     owners = np.arange(60) // records
     options = {"owners": owners, "any_label": any_label, "n_candidates": 115 if any_label else 4}

@@ -63,30 +63,21 @@ def field(**values):
     "body",
     [
         b"PK\3\4" + bytes(100),
-        struct.pack("<Q", 2**63) + bytes(100),
         struct.pack("<Q", 10**8) + bytes(100),
         joined(HEADER + b" " * 8),
-        joined(HEADER.replace(b":", b": ", 1)),
         joined(b'{"coef_":0,' + HEADER[1:]),
         joined(HEADER.replace(b"coef_", b"\\u0063oef_")),
         write(ARRAYS, metadata={"rows": ROWS}),
         field(data_offsets=[8, 56]),
-        field(data_offsets=[0, 2**60]),
-        field(shape=[-2, -3]),
         field(dtype="F8_E4M3"),
         field(rows=ROWS),
         described(lambda held: held.update(copy=held["coef_"])),
-        described(lambda held: held.update(__metadata__={"rows": ROWS})),
         joined(HEADER, BODY + ROWS.encode()),
         described(lambda held: held.pop("intercept_")),
-        described(lambda held: held["coef_"].pop("shape")),
     ],
 )
 def test_arrays_fill_their_file(path, body):
-    """No byte of it is free: spaces, gaps, comments, names given twice, sizes that lie.
-
-    ``test_hostile.py`` inserts, changes and cuts bytes anywhere.
-    """
+    """No byte of it is free; ``test_hostile.py`` inserts, changes and cuts bytes anywhere."""
     path.write_bytes(body)
     with pytest.raises(ValueError, match=r"file(: it differs| cannot be read)") as caught:
         read_arrays(path)
@@ -104,19 +95,14 @@ def test_another_description_is_another_array(path, values):
     "body",
     [
         TEXT.replace(b"\n", b"\r"),
-        TEXT.replace(b"  ", b"\t", 1),
-        TEXT.replace(b"4.0", b"4.00"),
         TEXT.replace(b"4.0", b"4.000000000000000000123456789"),
-        TEXT.replace(b"4.0", b"4e0"),
         TEXT.replace(b"4.0", b"NaN"),
-        TEXT.replace(b"4.0", b"1e999"),
         TEXT.replace(b"4.0", b"9" * 10_000),
         TEXT.replace(b'"a"', b'"\\u0061"'),
         TEXT.replace(rb"\u00fc", "ü".encode()),
         TEXT.replace(b"{", b'{\n  "epsilon": 1.0,', 1),
         TEXT.replace(b"null", b"null // rows"),
         b"[" * 100_000,
-        b"[" * 100_000 + b"]" * 100_000,
         json.dumps(RECORD).encode(),
     ],
 )

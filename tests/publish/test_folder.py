@@ -1,7 +1,5 @@
 """A folder to publish: written whole, checked file by file, loaded by a stranger."""
 
-import ast
-import graphlib
 import json
 import os
 import shutil
@@ -16,11 +14,11 @@ import numpy as np
 import pytest
 import sklearn
 from sklearn.base import clone
-from sklearn.decomposition import PCA, TruncatedSVD
+from sklearn.decomposition import PCA
 from sklearn.frozen import FrozenEstimator
 from sklearn.kernel_approximation import RBFSampler
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer, MaxAbsScaler, Normalizer, StandardScaler
+from sklearn.preprocessing import FunctionTransformer, Normalizer, StandardScaler
 from verdicts import failed, line
 
 from sklearn_balldp import (
@@ -72,7 +70,6 @@ def test_what_is_written_is_loaded_and_verified(tmp_path):
     folder = save(own, tmp_path / "deep" / "model")
     assert {path.name for path in folder.iterdir()} == {*FILES, README}
     assert not failed(verify(folder))
-    np.testing.assert_array_equal(load(folder).predict(X), own.predict(X))
     again = load(str(folder))
     np.testing.assert_array_equal(again.predict_proba(X), own.predict_proba(X))
     assert again[-1].release_ == own[-1].release_
@@ -80,13 +77,9 @@ def test_what_is_written_is_loaded_and_verified(tmp_path):
     assert config["steps"] == [{"kind": "norm", "norm": "l2"}]
     assert config["labels"] == {"type": "int64", "values": [0, 1, 2]}
     assert (folder / "README.md").read_text().startswith("---\nlibrary_name: sklearn_balldp\n")
-    assert not [path.name for path in folder.parent.iterdir() if path.name.startswith(".")]
+    assert os.listdir(folder.parent) == ["model"]
     if os.name == "posix":
         assert folder.stat().st_mode & 0o777 == folder.parent.stat().st_mode & 0o777
-
-
-def test_what_is_loaded_is_written_as_it_was_read(published, tmp_path):
-    assert texts_of(save(load(published), tmp_path / "again")) == texts_of(published)
 
 
 def test_a_clone_with_other_line_ends_is_honest(copied):
@@ -101,12 +94,11 @@ def test_a_clone_with_other_line_ends_is_honest(copied):
     refused(copied, "safetensors")
 
 
-@pytest.mark.parametrize("name", ["CARD.md", "config.json", "release.json"])
-@pytest.mark.parametrize("change", [lambda body: body[:-1], lambda body: body + b"\n"])
-def test_another_end_of_a_file_is_named(copied, name, change):
+@pytest.mark.parametrize(("name", "last"), [("CARD.md", -1), ("release.json", None)])
+def test_another_end_of_a_file_is_named(copied, name, last):
     """An editor's: it is a FAIL of that file, and no file that could not be read."""
     path = copied / name
-    path.write_bytes(change(path.read_bytes()))
+    path.write_bytes(path.read_bytes()[:last] if last else path.read_bytes() + b"\n")
     assert failed(verify(copied)) == [name]
     assert "differs from what this version writes: behind its last line" in str(verify(copied))
     assert main(["verify", str(copied)]) == 1
@@ -137,25 +129,21 @@ def linked(folder, name=CARD):
     [
         (replaced(CARD, "at most 32.", "at most 12."), [CARD]),
         (replaced(CARD, "# Privacy", "epsilon 0.1\n\n# Privacy"), [CARD]),
-        (replaced(CARD, "## In short", "## In short\n"), [CARD]),
         (replaced("release.json", '"epsilon": 4', '"epsilon": 3'), ["record"]),
         (replaced("release.json", '"epsilon": 4.0', '"epsilon": 4'), ["release.json"]),
         (replaced("config.json", '"norm": "l2"', '"norm": "l5"'), ["model"]),
-        (replaced("config.json", '"priors": null', '"priors": "some"'), ["model"]),
         (replaced("config.json", '"digest": null', '"digest": "0"'), ["config.json"]),
-        (replaced("release.json", '"epsilon": 4.0', '"epsilon":  4.0'), ["release.json"]),
         (lambda folder: (folder / CARD).unlink(), ["folder"]),
         (lambda folder: (folder / CARD).write_bytes(b"\xff" * 20), [CARD]),
-        (lambda folder: (folder / CARD).write_bytes(b"a" * 2**25), [CARD]),
+        (lambda folder: (folder / CARD).write_bytes(b"![" * 2**24), [CARD]),
+        (replaced(CARD, "## In short", 2**22 * "!["), [CARD]),
         (linked, [CARD]),
         *[
             (added(name), ["folder"])
             for name in (
-                *("model.skops", "model.joblib", "rows.npz", "further.safetensors", "predict.py"),
-                *("card.html", "Readme.MD", "README.txt", "release.json.bak", "config.yaml"),
-                *("MODEL.SAFETENSORS", "rows.npz\n\x1b[2JPASS", "tokenizer.json", "labels\n.csv"),
-                *("Card.md.txt", "CARD .md", "\uff23\uff21\uff32\uff24.md", "release\u2024json"),
-                *("C\u0410RD.md", "\u0421ARD", "README\u2024md"),
+                *("model.skops", "rows.npz", "further.safetensors", "predict.py", "card.html"),
+                *("Readme.MD", "release.json.bak", "rows.npz\n\x1b[2JPASS", "labels\n.csv"),
+                *("CARD .md", "\uff23\uff21\uff32\uff24.md", "release\u2024json", "\u0421ARD"),
             )
         ],
         (lambda folder: (folder / "model").mkdir(), ["folder"]),
@@ -163,9 +151,12 @@ def linked(folder, name=CARD):
 )
 def test_what_was_tampered_with_is_named(copied, change, names):
     change(copied)
-    assert failed(verify(copied)) == names
-    # Nothing of a file reaches the terminal as it is.
-    assert "\x1b" not in str(verify(copied))
+    begin = time.process_time()
+    verdict = verify(copied)
+    assert failed(verdict) == names
+    # Nothing of a file reaches the terminal as it is, and long files are slow for nobody.
+    assert "\x1b" not in str(verdict)
+    assert time.process_time() - begin < 10.0
 
 
 def test_bytes_that_are_no_text_do_not_pass_for_what_shows_them(tmp_path):
@@ -174,16 +165,6 @@ def test_bytes_that_are_no_text_do_not_pass_for_what_shows_them(tmp_path):
     card = folder / CARD
     card.write_bytes(card.read_bytes().replace("\ufffd".encode(), b"\xff", 1))
     assert failed(verify(folder)) == [CARD]
-
-
-def test_the_first_line_that_differs_is_shown(copied):
-    replaced(CARD, "at most 32.", "at most 12.")(copied)
-    number = (copied / CARD).read_text().split("at most 12.")[0].count("\n") + 1
-    found = line(verify(copied), CARD).found
-    assert f"differs from what this version writes: line {number} is" in found
-    assert "at most 12." in found
-    replaced("config.json", '"digest": null', '"digest": "0"')(copied)
-    refused(copied, r"config\.json: it differs .*: line 21 is '\"digest\": \"0\"'", [load])
 
 
 def test_files_that_every_repository_has_are_a_note(copied):
@@ -209,19 +190,13 @@ def in_a_folder(name):
     ("add", "named"),
     [
         (added("patients.csv"), "patients.csv"),
-        (
-            added("\u0437\u0430\u043c\u0435\u0442\u043a\u0438.md"),
-            "\u0437\u0430\u043c\u0435\u0442\u043a\u0438.md",
-        ),
-        (added(".patients.csv"), ".patients.csv"),
+        (added("\u0437\u0430\u043c.md"), "\u0437\u0430\u043c.md"),
         (added(".DS_Store"), ".DS_Store"),
-        (in_a_folder("data/patients.csv"), "data/patients.csv"),
         (in_a_folder("data/deep/LICENSE"), "data/deep/LICENSE"),
         (in_a_folder("data/\x1b[2Jx"), r"data/\x1b[2Jx"),
         (in_a_folder(".git/objects/0"), ".git"),
         (lambda folder: (folder / "pictures").mkdir(), "pictures"),
         (lambda folder: linked(folder, README), "README.md (a link)"),
-        (lambda folder: (folder / "LICENSE").symlink_to("/etc/hosts"), "LICENSE (a link)"),
         (lambda folder: (folder / "data").symlink_to(folder.parent), "data (a link)"),
         (lambda folder: (folder / "loop").symlink_to("loop"), "loop"),
         (lambda folder: [added(f"{i:02}.csv")(folder) for i in range(30)], "09.csv and 20 more"),
@@ -232,9 +207,7 @@ def test_files_that_may_hold_records_are_named_in_the_last_line(copied, add, nam
     verdict = verify(copied)
     assert line(verdict, "further files").verdict == "WEAK"
     assert not verdict.failed
-    assert str(verdict).splitlines()[-1].endswith(f"Look at these files: {named}.") or (
-        f"{named}." in str(verdict).splitlines()[-1]
-    )
+    assert f"{named}." in str(verdict).splitlines()[-1]
     assert "files that are no part of the model and may hold records" in verdict.sentence
 
 
@@ -261,24 +234,15 @@ def test_a_model_of_another_fit_is_named(copied, tmp_path):
     refused(copied, "not the one of its record: it has parameters of another", [load])
 
 
-@pytest.mark.parametrize(
-    "text", ["# Privacy card\n\nepsilon 0.01\n", "<script>\n", 2**22 * "![", "\x1b[2J\ud800"]
-)
-def test_the_publishers_own_text_is_never_read(copied, text):
-    before = [check for check in verify(copied).checks]
-    (copied / README).write_bytes(text.encode("utf-8", "surrogatepass"))
-    assert [check for check in verify(copied).checks] == before
+def test_the_publishers_own_text_is_never_read(copied):
+    before = verify(copied).checks
+    for text in ("# Privacy card\n\nepsilon 0.01\n", 2**22 * "![", "\x1b[2J\ud800"):
+        (copied / README).write_bytes(text.encode("utf-8", "surrogatepass"))
+        assert verify(copied).checks == before
     assert "README.md: the publisher's own, not read" in line(verify(copied), "own texts").found
     (copied / README).unlink()
     assert not failed(verify(copied))
     assert load(copied)
-
-
-def test_long_cards_are_slow_for_nobody(copied):
-    begin = time.process_time()
-    replaced(CARD, "## In short", 2**22 * "![")(copied)
-    verify(copied)
-    assert time.process_time() - begin < 10.0
 
 
 @pytest.mark.needs("huggingface_hub")
@@ -297,12 +261,10 @@ def test_an_accident_in_a_step_is_found(tmp_path):
     path = folder / "model.safetensors"
     body = bytearray(path.read_bytes())
     place = body.index(frozen.estimator.mean_.tobytes())
-    for bit in range(8):
-        body[place + 3] ^= 1 << bit
-        path.write_bytes(body)
-        assert failed(verify(folder)) == ["config.json"]
-        refused(folder, r"config\.json: it differs .*digest", [load])
-        body[place + 3] ^= 1 << bit
+    body[place + 3] ^= 1
+    path.write_bytes(body)
+    assert failed(verify(folder)) == ["config.json"]
+    refused(folder, r"config\.json: it differs .*digest", [load])
 
 
 def test_a_folder_may_have_backslashes_in_its_name(published, tmp_path, monkeypatch):
@@ -311,20 +273,6 @@ def test_a_folder_may_have_backslashes_in_its_name(published, tmp_path, monkeypa
     assert main(["verify", "out\\model"]) == 0
     with pytest.raises(ValueError, match="is no folder"):
         load("bank\\letters")
-
-
-def test_modules_import_one_way():
-    """No circle in the room, and nothing below it that needs it to be imported."""
-    place = Path(folder_module.__file__).parent
-    needs = {}
-    for path in place.glob("[!_]*.py"):
-        froms = [n for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.ImportFrom)]
-        needs[path.stem] = {node.module for node in froms if node.level == 1}
-    assert set(graphlib.TopologicalSorter(needs).static_order()) == set(needs)
-    assert "publish" not in (place.parent / "pipelines.py").read_text()
-    for path in (place.parent / "privacy").glob("*.py"):
-        for node in ast.parse(path.read_text()).body:
-            assert not (isinstance(node, ast.ImportFrom) and "publish" in str(node.module)), path
 
 
 def test_another_version_is_no_forgery(copied, monkeypatch):
@@ -346,17 +294,11 @@ def test_a_folder_without_its_parts(copied, missing):
     refused(copied, f"holds no {missing}")
     (copied / missing).symlink_to(copied / CARD)
     refused(copied, "cannot be read")
-
-
-def test_files_are_no_folders(copied, tmp_path):
-    for path in (copied / "model.safetensors", tmp_path / "nothing", f"{tmp_path}/mistyped"):
+    for path in (copied / CARD, f"{copied}/mistyped"):
         refused(path, "no folder")
 
 
-# Saving -------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", [*FILES, README, "LICENSE", ".git/config", "model/x"])
+@pytest.mark.parametrize("name", [CARD, "LICENSE", ".git/config"])
 def test_nothing_is_overwritten(tmp_path, name):
     in_a_folder(f"m/{name}")(tmp_path)
     for write in (check_new, lambda folder: save(model(), folder)):
@@ -402,8 +344,7 @@ def test_where_nothing_can_be_written_is_told_beforehand(place, tmp_path, monkey
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["file", "locked"]
 
 
-@pytest.mark.parametrize("stop", range(5))
-@pytest.mark.parametrize("there", [True, False])
+@pytest.mark.parametrize(("there", "stop"), [(True, 0), (True, 3), (False, 0)])
 def test_all_of_a_model_is_written_or_nothing(tmp_path, monkeypatch, stop, there):
     folder, rename, calls = tmp_path / "model", os.rename, []
     if there:
@@ -411,7 +352,7 @@ def test_all_of_a_model_is_written_or_nothing(tmp_path, monkeypatch, stop, there
 
     def interrupted(source, target):
         calls.append(source)
-        if len(calls) > (stop if there else 0):
+        if len(calls) > stop:
             raise KeyboardInterrupt
         rename(source, target)
 
@@ -433,8 +374,9 @@ def test_transcripts_travel_where_they_are_asked_for(tmp_path):
         load(open_)[-1].transcript_.gradients, own[-1].transcript_.gradients
     )
     assert not hasattr(load(quiet)[-1], "transcript_")
-    with pytest.raises(ValueError, match="the head kept none"):
-        save(model(), tmp_path / "none", transcript=True)
+    for other in (model(), BallDPRidgePrototype(4.0, radius=0.5).fit(X, Y)):
+        with pytest.raises(ValueError, match="the head kept none"):
+            save(other, tmp_path / "none", transcript=True)
 
 
 @pytest.mark.parametrize(
@@ -442,9 +384,7 @@ def test_transcripts_travel_where_they_are_asked_for(tmp_path):
     [
         (lambda: model(random_state=0), "would see FAIL .sampler"),
         (
-            lambda: make_pipeline(FunctionTransformer(), BallDPRidgePrototype(4.0, radius=0.5)).fit(
-                X, Y
-            ),
+            lambda: make_pipeline(FunctionTransformer(), model()[-1]),
             "FunctionTransformer cannot be published",
         ),
         (lambda: Normalizer(), "expected a fitted Ball-DP head"),
@@ -476,9 +416,6 @@ def test_nothing_of_the_owners_travels(tmp_path):
     assert not failed(verify(folder))
     with pytest.raises(ValueError, match="pass encoder="):
         load(folder)
-
-
-# The hub ------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -534,16 +471,7 @@ def test_a_repository_of_the_hub(published, cache, monkeypatch, tmp_path):
         load("hf://post/letters")
 
 
-def test_links_lead_no_further_than_the_cache(cache, tmp_path):
-    assert not verify(cache).failed
-    outside = tmp_path / "outside"
-    outside.write_bytes((cache / "release.json").read_bytes())
-    (cache / "release.json").unlink()
-    (cache / "release.json").symlink_to(outside)
-    refused(cache, "leads out of its folder")
-
-
-@pytest.mark.parametrize("step", [StandardScaler(), MaxAbsScaler(), PCA(3), TruncatedSVD(3)])
+@pytest.mark.parametrize("step", [StandardScaler(), PCA(3)])
 def test_a_step_that_learned_from_rows_is_told(tmp_path, step):
     """Of which rows a model does not tell; its owner knows."""
     head = BallDPRidgePrototype(8.0, radius=0.5)
@@ -553,7 +481,4 @@ def test_a_step_that_learned_from_rows_is_told(tmp_path, step):
     assert not failed(verify(folder))
     # In silence: what was fitted elsewhere and frozen, and what learns nothing.
     public = FrozenEstimator(step.fit(RNG.standard_normal((50, 6))))
-    features = RBFSampler(n_components=8, random_state=0)
-    for steps in ([public, Normalizer()], [features], ["passthrough"]):
-        own = make_pipeline(*steps, head).fit(X, Y)
-        save(own, tmp_path / f"folder {len(list(tmp_path.iterdir()))}")
+    save(make_pipeline(public, RBFSampler(n_components=8), head).fit(X, Y), tmp_path / "public")

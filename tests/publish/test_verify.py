@@ -13,9 +13,8 @@ import pandas as pd
 import pytest
 from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
-from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import TunedThresholdClassifierCV
-from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Normalizer, StandardScaler
 from verdicts import failed, line, lines, resealed, verified, written
 
@@ -105,10 +104,8 @@ def garbage(head):
 
 
 def other_counts(head):
-    counts = (head.class_counts_[::-1] + np.array([2, 0, -2])).tolist()
-    problem = dataclasses.replace(
-        head.release_.problem, class_counts=tuple(counts), sums_weights=None
-    )
+    counts = tuple((head.class_counts_[::-1] + np.array([2, 0, -2])).tolist())
+    problem = dataclasses.replace(head.release_.problem, class_counts=counts, sums_weights=None)
     changed(head, release=dataclasses.replace(head.release_, problem=problem))
 
 
@@ -166,7 +163,7 @@ def test_a_digest_made_anew_leaves_the_size_or_the_transcript():
         assert failed(verified(sealed(head))) == [line]
 
 
-@pytest.mark.parametrize("name", HEADS)
+@pytest.mark.parametrize("name", ["prototypes", "minimiser", "descent"])
 def test_weights_of_no_sense(name):
     head = fitted(name)
     values = head.released_.values.copy()
@@ -178,17 +175,14 @@ def test_weights_of_no_sense(name):
         assert failed(verified(changed(head, values=other), private=data())) == ["model"]
 
 
-@pytest.mark.parametrize("name", HEADS)
-@pytest.mark.parametrize("factor", [0.0, 0.5, 2.0])
-def test_forgeries_that_rows_convict(monkeypatch, name, factor):
+@pytest.mark.parametrize("name", ["prototypes", "started descent"])
+def test_forgeries_that_rows_convict(monkeypatch, name):
     """An honest record beside other noise: only whoever holds the rows sees it."""
     real = Noise.__call__
-    monkeypatch.setattr(
-        Noise, "__call__", lambda self, v, s: real(self, v, factor * np.asarray(s, dtype=float))
-    )
+    monkeypatch.setattr(Noise, "__call__", lambda self, v, s: real(self, v, 0.5 * np.asarray(s)))
     head = fresh(name)
     monkeypatch.undo()
-    assert not verified(head).failed or name == "minimiser"
+    assert not verified(head).failed
     verdict = verified(head, private=data())
     assert "scale of the noise" in failed(verdict)
     text = str(verdict)
@@ -199,8 +193,7 @@ def test_forgeries_that_rows_convict(monkeypatch, name, factor):
 def test_wrong_rows():
     head = fitted("prototypes")
     X, y = data()
-    for n in (-1, -2):
-        assert failed(verified(head, private=(X[:n], y[:n]))) == ["rows"]
+    assert failed(verified(head, private=(X[:-1], y[:-1]))) == ["rows"]
     assert failed(verified(head, private=(X, np.roll(y, 1)))) != []
     assert failed(verified(head, private=(X, np.zeros_like(y)))) == ["rows"]
     assert failed(verified(head, private=data(seed=3)))
@@ -263,22 +256,15 @@ def test_the_first_line_states_what_is_promised_and_no_less(name, tmp_path):
     assert (len(stated) == 1) == (release.radius == release.full_radius)
     # Beside an epsilon of everything there is no number of the parameters alone.
     assert ("for the radius that was drawn" in found) == (name == "private radius")
-    assert not [
-        line
-        for line in str(verify(save(head, tmp_path / "model"))).splitlines()[4:]
-        if any(word in line for word in JARGON)
-    ]
+    said = "\n".join(str(verify(save(head, tmp_path / "model"))).splitlines()[4:])
+    assert not [word for word in JARGON if word in said]
 
 
 def test_above_the_lines_stand_folder_date_and_verdict(tmp_path):
     folder = save(fitted("prototypes"), tmp_path / "model")
-    verdict = verify(folder)
-    assert str(verdict).splitlines()[:4] == [
-        f"Folder    {folder}",
-        f"Date      {datetime.date.today().isoformat()}",
-        "Verdict   Nothing was refuted.",
-        "",
-    ]
+    today = datetime.date.today().isoformat()
+    head = [f"Folder    {folder}", f"Date      {today}", "Verdict   Nothing was refuted.", ""]
+    assert str(verify(folder)).splitlines()[:4] == head
     (folder / "release.json").write_text((folder / "release.json").read_text() + "\n")
     assert verify(folder).sentence.startswith("At least one check failed (release.json): ")
     assert verify(folder).release is None
@@ -293,17 +279,10 @@ def test_what_is_usual_and_what_to_read(tmp_path):
     assert str(verified(declared)).endswith("not the usual ones, read them: radius.")
 
 
-@pytest.mark.parametrize("model", [BallDPRidgePrototype(), fitted("prototypes"), None, 3])
-def test_evidence_is_a_folder(model, tmp_path):
-    for arguments in ({"folder": model}, {"folder": tmp_path, "earlier": [model]}):
-        with pytest.raises(ValueError, match=f"expected a folder, got {type(model).__name__}"):
+def test_evidence_is_a_folder(tmp_path):
+    for arguments in ({"folder": fitted("prototypes")}, {"folder": tmp_path, "earlier": [3]}):
+        with pytest.raises(ValueError, match=r"expected a folder, got (BallDPRidge\w+|int)"):
             verify(**arguments)
-
-
-@pytest.mark.parametrize("model", [LogisticRegression(), BallDPRidgePrototype(), None, 3])
-def test_what_is_no_model(model, tmp_path):
-    with pytest.raises(ValueError, match="expected a fitted Ball-DP head"):
-        save(model, tmp_path / "model")
 
 
 def test_wrappers_are_no_models(tmp_path):
@@ -337,7 +316,6 @@ HONEST = [
     ("prototypes", {"radius": None}),
     ("prototypes", {"counts": "min", "priors": [0.2, 0.2, 0.6]}),
     ("prototypes", {"epsilon": Fraction(9, 4), "norm_bound": np.float32(1.0)}),
-    ("prototypes", {"classes": ("x", 0, 1, 2)[1:], "verbose": 0}),
     ("prototypes", {"counts": np.str_("worst")}),
     ("prototypes", {"protect_labels": True, "classes": range(K)}),
     ("prototypes", {"radius": RadiusPolicy(source="private", epsilon=0.3)}),
@@ -345,15 +323,12 @@ HONEST = [
     ("statistics", {"share": 0.3, "shrinkage": np.float64(0.25)}),
     ("statistics", {"protect_labels": True, "classes": range(K), "share": 0.5}),
     ("minimiser", {"mechanism": OutputPerturbation(sensitivity=np.str_("paper"))}),
-    ("minimiser", {"alpha": None, "class_weight": "balanced"}),
     ("minimiser", {"class_weight": {0: 0.5, 2: np.float32(0.1)}}),
     ("descent", {"mechanism": GradientPerturbation(n_steps=3, learning_rate=0.5, clip=None)}),
     ("descent", {"mechanism": GradientPerturbation(clip=Fraction(1, 3), n_steps=np.int64(4))}),
-    ("descent", {"mechanism": GradientPerturbation(start="prototypes", keep_transcript=True)}),
     ("descent", {"mechanism": "gradient", "metric": "chebyshev", "radius": 0.1}),
-    ("descent", {"mechanism": "gradient", "class_weight": "balanced", "radius": 0.02}),
+    ("descent", {"mechanism": GradientPerturbation(n_steps=3), "class_weight": "balanced"}),
     ("whitened descent", {"class_embeddings": np.eye(K, D), "priors": "uniform"}),
-    ("statistics", {"class_embeddings": np.eye(K, D)}),
 ]
 
 
@@ -376,24 +351,16 @@ def test_settings_that_the_record_follows(name, params, tmp_path):
 def test_labels_of_any_kind_and_public_policies_pass(tmp_path):
     X, y = data()
     days = np.array(["2026-01-01", "2026-01-02", "2026-01-03"], dtype="datetime64[D]")
-    kinds = days, np.array(["a", "b", "c"]), np.array([1.0, 2.0, 3.0], dtype=np.float32)
-    for i, labels in enumerate((*kinds, np.array(["a", "b", "ü"], object))):
-        for j, declared in enumerate((labels, None)):
-            head = BallDPRidgePrototype(4.0, radius=0.5, classes=declared).fit(X, labels[y])
-            folder = save(head, tmp_path / f"{i}{j}")
-            assert not verified(head).failed
-            again = verified(folder, private=(X, labels[y]))
-            assert not again.failed, str(again)
-    for policy in (RadiusPolicy(0.5), RadiusPolicy(0.9, source="edits")):
-        public = {"X_public": X, "y_public": y}
-        if policy.source == "edits":
-            public = {"X_public": X[:50], "y_public": X[50:100]}
-        for own in (policy, FrozenEstimator(clone(policy).fit(**public))):
-            head = BallDPRidgePrototype(4.0, radius=own).fit(X, y, **public)
-            assert not verified(head).failed
-
-
-# Pipelines, and parts of the publisher's own ------------------------------------------------------
+    kinds = days, np.array([1.0, 2.0, 3.0], dtype=np.float32), np.array(["a", "b", "ü"], object)
+    for i, (labels, declared) in enumerate(zip(kinds, (days, None, None), strict=True)):
+        head = BallDPRidgePrototype(4.0, radius=0.5, classes=declared).fit(X, labels[y])
+        again = verify(save(head, tmp_path / str(i)), private=(X, labels[y]))
+        assert not again.failed, str(again)
+    reference = RadiusPolicy(0.5), {"X_public": X, "y_public": y}
+    edits = RadiusPolicy(0.9, source="edits"), {"X_public": X[:50], "y_public": X[50:100]}
+    for policy, public in (reference, edits):
+        frozen = FrozenEstimator(clone(policy).fit(**public))
+        assert not verified(BallDPRidgePrototype(4.0, radius=frozen).fit(X, y)).failed
 
 
 def test_pipelines_and_encoders(tmp_path):
@@ -410,29 +377,13 @@ def test_pipelines_and_encoders(tmp_path):
     with pytest.raises(ValueError, match="has no step that embeds"):
         verified(head, encoder="trusted/model")
 
-    scaled = make_pipeline(StandardScaler(), BallDPRidgePrototype(4.0, radius=0.5)).fit(X, y)
-    assert lines(verified(scaled, private=(X, y)))["preprocessing"] == "CANNOT CHECK"
-    frozen = make_pipeline(Normalizer(), BallDPRidgePrototype(4.0, radius=0.5)).fit(3 * X, y)
-    verdict = verified(FrozenEstimator(frozen), private=(5 * X, y))
-    assert lines(verdict)["preprocessing"] == "PASS"
-    assert not verdict.failed
-
-
-@pytest.mark.parametrize(
-    ("step", "verdict"),
-    [
-        (FrozenEstimator(StandardScaler().fit(data()[0])), "CANNOT CHECK"),
-        (FrozenEstimator(Normalizer()), "PASS"),
-        ("passthrough", None),
-        (None, None),
-    ],
-)
-def test_steps_do_not_tell_what_they_were_fitted_on(step, verdict):
-    X, y = data()
-    pipeline = Pipeline([("step", step), ("head", BallDPRidgePrototype(4.0, radius=0.5))])
-    found = verified(pipeline.fit(X, y), private=(X, y))
-    assert lines(found).get("preprocessing") == verdict
-    assert not found.failed
+    # A step does not tell what it was fitted on.
+    frozen = FrozenEstimator(StandardScaler().fit(X))
+    for step, expected in ((frozen, "CANNOT CHECK"), (Normalizer(), "PASS"), (None, None)):
+        own = make_pipeline(step, BallDPRidgePrototype(4.0, radius=0.5)).fit(3 * X, y)
+        verdict = verified(FrozenEstimator(own), private=(3 * X, y))
+        assert lines(verdict).get("preprocessing") == expected
+        assert not verdict.failed
 
 
 def test_steps_that_fail_quote_no_record():
@@ -491,9 +442,6 @@ def test_a_query_that_spends_more_than_is_promised_is_refused():
     assert check.found.startswith("query 1: ")
 
 
-# Transcripts --------------------------------------------------------------------------------------
-
-
 def moved(array, place):
     moved = array.copy()
     moved.flat[place] += 1e-3
@@ -504,9 +452,7 @@ OF_GRADIENTS = {
     "another": lambda g: moved(g, 0),
     "another at the end": lambda g: moved(g, -1),
     "one fewer": lambda g: g[:-1],
-    "one more": lambda g: np.concatenate([g, g[:1]]),
     "of another shape": lambda g: g[:, :, :-1],
-    "infinite": lambda g: np.full_like(g, np.inf),
     "huge": lambda g: np.full_like(g, 1e200),
 }
 OF_THE_START = {"another": lambda s: moved(s, 0), "none": lambda s: s[:0], "less": lambda s: s[1:]}
@@ -532,22 +478,13 @@ RAGGED = {
 
 
 @pytest.mark.parametrize("forge", RAGGED.values(), ids=RAGGED)
-@pytest.mark.parametrize("name", DESCENTS)
-def test_ragged_answers_in_memory_are_a_fault(name, forge, tmp_path):
-    head = copy.deepcopy(fitted(name))
+def test_ragged_answers_in_memory_are_a_fault(forge, tmp_path):
+    head = fitted("descent")
     object.__setattr__(head.released_, "answers", forge(head.released_.answers))
     verdict = verified(head, private=data())
     assert failed(verdict) == ["model"]
     assert "transcript.gradients that is no array of shape" in str(verdict)
     with pytest.raises(ValueError, match=r"transcript\.gradients that is no array"):
-        save(head, tmp_path / "model", transcript=True)
-
-
-def test_a_transcript_of_no_descent(tmp_path):
-    head, steps = fitted("prototypes"), fitted("descent").transcript_.gradients
-    verdict = verified(head, arrays={"transcript.gradients": steps})
-    assert "an array transcript.gradients" in line(verdict, "model").found
-    with pytest.raises(ValueError, match="the head kept none"):
         save(head, tmp_path / "model", transcript=True)
 
 
@@ -561,34 +498,13 @@ def test_the_iterates_are_those_of_the_record():
         assert "transcript" in failed(verified(head, resealed(record))), change
 
 
-@pytest.mark.parametrize("name", DESCENTS)
-def test_steps_of_another_number(name):
-    """More or fewer than there are gradients."""
-    head = fitted(name)
-    for change in (-1, 1):
-        record = head.release_.to_dict()
-        record["bound"]["n_steps"] += change
-        assert failed(verified(head, resealed(record)))
-
-
 def test_scales_of_the_sums_that_promise_too_much():
     head = fitted("started descent")
     record = head.release_.to_dict()
     start = record["bound"]["start"]
-    for name in ("sigma", "moment"):
-        if start.get(name) is None:
-            continue
-        scale = np.multiply(start[name], 0.01).tolist()
-        forged = {**record, "bound": {**record["bound"], "start": {**start, name: scale}}}
-        assert failed(verified(head, resealed(forged))) == ["record"]
-
-
-def test_the_noise_of_an_earlier_descent():
-    X, y = data()
-    first = fitted("descent")
-    second = copy.deepcopy(first)
-    assert failed(verified(second, private=(X, y), earlier=[first])) == ["reuse of noise"]
-    assert not verified(fresh("descent"), private=(X, y), earlier=[first]).failed
+    scale = np.multiply(start["sigma"], 0.01).tolist()
+    forged = {**record, "bound": {**record["bound"], "start": {**start, "sigma": scale}}}
+    assert failed(verified(head, resealed(forged))) == ["record"]
 
 
 def test_earlier_releases_by_their_noise(tmp_path):
@@ -597,8 +513,9 @@ def test_earlier_releases_by_their_noise(tmp_path):
     folder = save(first, tmp_path / "first")
     for earlier in (first, folder, str(folder)):
         assert not verified(second, private=(X, y), earlier=[earlier]).failed
-        copied = copy.deepcopy(first)
-        assert failed(verified(copied, private=(X, y), earlier=[earlier])) == ["reuse of noise"]
+        assert failed(verified(first, private=(X, y), earlier=[earlier])) == ["reuse of noise"]
+    steps = fitted("descent")
+    assert failed(verified(steps, private=(X, y), earlier=[steps])) == ["reuse of noise"]
     broken = fitted("prototypes")
     other_labels(broken)
     verdict = verified(second, private=(X, y), earlier=[broken])
@@ -616,7 +533,7 @@ def test_a_moment_lies_where_the_sums_put_it():
         head = fresh("statistics", **params)
         problem, bound = head.release_.problem, head.release_.bound
         assert isinstance(bound, Sums)
-        for _ in range(20):
+        for _ in range(5):
             size = bound.shape(problem)[0]
             values = rng.standard_normal(size) * 10.0 ** rng.integers(-200, 200, size)
             again = Published.of(changed(head, values=values)).head()
@@ -625,25 +542,18 @@ def test_a_moment_lies_where_the_sums_put_it():
             np.testing.assert_allclose(again.released_.values, values, rtol=1e-15)
 
 
-# What is handed over ------------------------------------------------------------------------------
-
-
 def test_private_rows_of_any_form(tmp_path):
     X, y = data()
-    arrays = {
-        "a.npz": {"X": X, "y": y},
-        "b.npz": {"X_train": X, "y_train": y},
-        "c.npz": {"rows": X},
-        "e.npz": {"X": np.array([{}], dtype=object), "y": y},
-    }
-    for name, held in arrays.items():
-        np.savez(tmp_path / name, **held)
+    np.savez(tmp_path / "a.npz", X=X, y=y)
+    np.savez(tmp_path / "b.npz", X_train=X, y_train=y)
+    np.savez(tmp_path / "c.npz", rows=X)
     np.save(tmp_path / "d.npy", X)
+    np.savez(tmp_path / "e.npz", X=np.array([{}], dtype=object), y=y)
     folder = written(Published.of(fitted("prototypes")), tmp_path / "model")
-    for private in ([X, y], arrays["a.npz"], tmp_path / "a.npz", str(tmp_path / "b.npz")):
+    for private in ([X, y], {"X": X, "y": y}, tmp_path / "a.npz", str(tmp_path / "b.npz")):
         assert "rows" in lines(verify(folder, private=private))
     for private, said in (
-        *((5, "private must be"), ({"X": 1}, "private holds"), ((1, 2, 3), "private must be")),
+        *((5, "private must be"), ({"X": 1}, "private holds")),
         (tmp_path / "c.npz", "holds rows; save X and y"),
         (tmp_path / "d.npy", "is no npz file"),
         (tmp_path / "e.npz", "Object arrays"),

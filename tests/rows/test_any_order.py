@@ -215,39 +215,21 @@ def test_rounding_of_many_rows_costs_little(n, d):
         assert moved <= (1.05 if dtype == "float32" else 1.01) * gap or d < 4
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_largest_weights_of_persons_are_rounded_up(seed):
-    """s divides by no less than the exact sum of any person's weights, in any order."""
-    rng = np.random.default_rng(seed)
-    owners = np.repeat(np.arange(40), 25)
-    rows = rng.uniform(0.0, 0.04, 1000) * 10.0 ** rng.integers(-12, 1, 1000)
-    codes = rng.integers(0, 3, 1000)
-    found = weights_of(rows, codes, 3, owners)
-    exact = [sum(map(Fraction, rows[owners == owner].tolist())) for owner in range(40)]
-    assert Fraction(found.largest) >= max(exact)
-    for code in range(3):
-        mine = codes == code
-        held = [sum(map(Fraction, rows[mine & (owners == i)].tolist())) for i in range(40)]
-        assert Fraction(found.class_largest[code]) >= max(held)
-
-
-def test_joint_shares_are_rounded_up():
-    """q is no less than the length of any person's shares in the largest of each class."""
-    for seed in range(200):
-        rng = np.random.default_rng(seed)
-        owners, codes = np.repeat(np.arange(5), 6), rng.integers(0, 3, 30)
-        rows = rng.uniform(0.01, 0.16, 30)
+@pytest.mark.parametrize(("persons", "records", "seeds"), [(40, 25, 5), (5, 6, 50)])
+def test_weights_of_persons_are_rounded_up(persons, records, seeds):
+    """No less than the exact sums of any person's, and the length of shares in the largest ones."""
+    for seed in range(seeds):
+        rng, n = np.random.default_rng(seed), persons * records
+        owners, codes = np.repeat(np.arange(persons), records), rng.integers(0, 3, n)
+        rows = rng.uniform(0.0, 1.0 / records, n) * 10.0 ** rng.integers(-2 * (n > 99), 1, n)
         found = weights_of(rows, codes, 3, owners)
-        held = [
-            [sum(map(Fraction, rows[(owners == i) & (codes == c)].tolist())) for c in range(3)]
-            for i in range(5)
-        ]
-        most = [max(column) for column in zip(*held, strict=True)]
-        squares = [
-            sum((own / top) ** 2 for own, top in zip(person, most, strict=True) if top)
-            for person in held
-        ]
-        assert Fraction(found.block_factor) ** 2 >= max(squares)
+        held = np.full((persons, 3), Fraction(0))
+        for owner, code, weight in zip(owners, codes, rows.tolist(), strict=True):
+            held[owner, code] += Fraction(weight)
+        most = held.max(axis=0)
+        assert Fraction(found.largest) >= held.sum(axis=1).max()
+        assert (np.array([*map(Fraction, found.class_largest)]) >= most).all()
+        assert Fraction(found.block_factor) ** 2 >= ((held / most) ** 2).sum(axis=1).max()
 
 
 def test_weights_in_sums_by_hand():

@@ -22,11 +22,9 @@ from row_cases import (
     HEADS,
     KINDS,
     D,
-    assert_refused,
     assert_same,
     fitted,
     records,
-    refused_rows,
     stored,
 )
 from sklearn.base import clone
@@ -87,7 +85,7 @@ def single():
 
 
 @pytest.mark.usefixtures("client", "many_shards")
-@pytest.mark.parametrize("name", HEADS)
+@pytest.mark.parametrize("name", [*KINDS, "SVC"])
 def test_a_cluster_gives_the_model_of_one_process(name, tmp_path):
     """From every format, also of persons; and workers draw no noise."""
     X, y = records(n=N)
@@ -96,22 +94,16 @@ def test_a_cluster_gives_the_model_of_one_process(name, tmp_path):
     owners = np.random.default_rng(1).integers(0, N // 2, N) if persons else None
     head = fitted(name, X, y, groups=owners)
     assert head.release_.unit == ("person" if persons else "record")
-    turn = list(HEADS).index(name)
-    source = on_cluster(stored(X, FORMATS[turn % len(FORMATS)], tmp_path))
+    source = on_cluster(stored(X, FORMATS[[*KINDS, "SVC"].index(name)], tmp_path))
     other = fitted(name, source, y, groups=owners)
     assert_same(head, other)
     assert other.n_features_in_ == D
-    np.testing.assert_array_equal(other.predict(source), head.predict(X))
     np.testing.assert_array_equal(other.decision_function(source), head.decision_function(X))
     assert other.score(source, y) == head.score(X, y)
 
 
 @pytest.mark.usefixtures("many_shards")
-@pytest.mark.parametrize(
-    ("name", "dtype"),
-    [*zip(KINDS, 2 * ["float16", "float32"], strict=True)]
-    + [(name, "float32") for name in HEADS if name not in KINDS],
-)
+@pytest.mark.parametrize(("name", "dtype"), [*zip(KINDS, 2 * ["float16", "float32"], strict=True)])
 def test_the_number_of_workers_decides_no_bit(client, single, name, dtype, tmp_path):
     """Rows of less precision are computed with in double precision, as machines may differ."""
     X, y = records(dtype, N)
@@ -194,9 +186,7 @@ def test_arrays_of_dask_are_written_first():
     head = BallDPRidgePrototype(delta=1e-4)
     masked = da.ma.masked_equal(labels, y[0])
     for name, args, groups in (
-        ("X", (rows, y), None),
         ("X", (frame, y), None),
-        ("y", (X, labels), None),
         ("y", (X, masked), None),
         ("groups", (X, y), labels),
     ):
@@ -255,35 +245,26 @@ def test_without_a_cluster_the_remedy_is_named(monkeypatch):
 
 
 @pytest.mark.usefixtures("client")
-def test_folds_audits_and_checks_of_rows_on_a_cluster(tmp_path):
+def test_folds_and_checks_of_rows_on_a_cluster(tmp_path):
     X, y = records(n=600)
     source = on_cluster(stored(X, "zarr", tmp_path))
     head = BallDPRidgePrototype(delta=1e-4, radius=0.3, random_state=0)
     expected = cross_val_score(head, X, y, cv=KFold(3))
     np.testing.assert_array_equal(cross_val_score(head, source, y, cv=KFold(3)), expected)
-    head = clone(head).set_params(random_state=None).fit(source, y)
+    head = head.set_params(random_state=None).fit(source, y)
     assert not verified(head, private=(source, y)).failed
-    np.testing.assert_array_equal(source[[5, 599, 17]], X[[5, 599, 17]])
-    np.testing.assert_array_equal(np.asarray(source), X)
 
 
-@pytest.mark.parametrize(("source", "domain"), [("edits", "sphere"), ("reference", "ball")])
-def test_public_rows_may_be_on_the_cluster(client, source, domain):
+def test_public_rows_may_be_on_the_cluster(client):
     X, y = records(n=N)
-    policy = RadiusPolicy(source=source)
-    head = BallDPLinearDiscriminant(delta=1e-4, radius=policy, domain=domain, random_state=0)
-
-    def there(rows):
-        return on_cluster(Talkative(rows, N), client)
-
-    after = X[:200] + 0.01
-    here = (X[:200], after if source == "edits" else y[:200])
-    far = (there(X[:200]), there(after) if source == "edits" else y[:200])
-    found = [
-        head.fit(X, y, X_public=rows, y_public=others).release_.radius
-        for rows, others in (here, far)
-    ]
-    assert found[0] == found[1] > 0.0
+    policy = RadiusPolicy(source="edits")
+    head = BallDPLinearDiscriminant(delta=1e-4, radius=policy, domain="sphere", random_state=0)
+    edits = X[:200], X[:200] + 0.01
+    here, far = (
+        head.fit(X, y, X_public=before, y_public=after).release_.radius
+        for before, after in (edits, [on_cluster(Talkative(rows, N), client) for rows in edits])
+    )
+    assert here == far > 0.0
 
 
 def test_nothing_is_held_after_a_fit(client):
@@ -316,9 +297,7 @@ class Fails(Talkative):
         raise self.good
 
 
-@pytest.mark.parametrize(
-    "error", [OSError(2, f"{SECRET}"), ModuleNotFoundError(f"{SECRET}"), Panic(f"{SECRET}")]
-)
+@pytest.mark.parametrize("error", [ModuleNotFoundError(f"{SECRET}"), Panic(f"{SECRET}")])
 def test_errors_of_any_kind_end_a_fit_and_quote_nothing(client, error):
     X, y = records(n=500)
     X[:] = SECRET
@@ -338,16 +317,6 @@ def test_a_file_that_is_gone_is_named_by_the_workers(client, tmp_path):
     next(Path(tmp_path).glob("*.npy")).unlink()
     with pytest.raises(ValueError, match=r"x\.npy'.* cannot be read \(FileNotFoundError\)"):
         BallDPRidgePrototype(delta=1e-4).fit(source, y)
-
-
-@pytest.mark.usefixtures("client")
-def test_rows_of_no_admitted_size_are_refused_on_workers():
-    X, y = records(n=400)
-    for bad in refused_rows("sphere"):
-        X[9] = 0.0
-        X[9, 3] = bad
-        rows = on_cluster(Talkative(X, 400))
-        assert_refused("minimiser, sphere", rows, y, "NaN or infinity, an entry above 1e140")
 
 
 def in_the_middle(monkeypatch, lose, after=9):
@@ -376,33 +345,13 @@ def two_workers(client):
     return set(client.run(os.getpid).values())
 
 
-def killed(processes):
-    for process in processes:
-        os.kill(process, signal.SIGKILL)
-
-
-def away_and_back(client):
-    client.cluster.scale(0)
-    begin = time.monotonic()
-    while client.nthreads() and time.monotonic() < begin + 600.0:
-        time.sleep(0.05)
-    client.cluster.scale(2)
-
-
 @pytest.mark.usefixtures("many_shards")
-@pytest.mark.parametrize("lost", ["one", "all", "scaled"])
-def test_workers_that_are_lost_change_nothing(client, lost, tmp_path, monkeypatch):
-    """The pass is made again, by others or by those that come back."""
+def test_workers_that_are_lost_change_nothing(client, tmp_path, monkeypatch):
+    """The pass is made again by those that come back: a nanny starts one for each that dies."""
     X, y = records(n=N)
     rows = on_cluster(stored(X, "zarr", tmp_path))
     before = two_workers(client)
-    lose = {
-        # A nanny starts another worker for each that dies.
-        "one": lambda: killed([min(before)]),
-        "all": lambda: killed(before),
-        "scaled": lambda: away_and_back(client),
-    }[lost]
-    sent = in_the_middle(monkeypatch, lose)
+    sent = in_the_middle(monkeypatch, lambda: [os.kill(each, signal.SIGKILL) for each in before])
     assert_same(fitted("descent", X, y), fitted("descent", rows, y))
     # One message for each pass, and one task for each thread in it: ten steps, sums and columns.
     assert 9 < len(sent) <= 10 + 6

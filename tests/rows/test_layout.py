@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 from mean_gradients import Mean
 from other_rows import LAYOUTS, assert_others_stay, of_many_sizes
-from sklearn.pipeline import make_pipeline
 
-from sklearn_balldp import BallDPRidgePrototype, RadiusPolicy
+from sklearn_balldp import RadiusPolicy
 from sklearn_balldp.mechanisms import gradients
 from sklearn_balldp.mechanisms.objective import LinearObjective
 from sklearn_balldp.rows import passes, project_onto_ball
@@ -66,7 +65,10 @@ def placed(rows, domain, seen, kept):
     columns, chunks = {}, []
     for part in mean.table.each(lambda part: part):
         if not kept:
-            chunks += [block.copy() for _, block in mean.passes._placing.chunks(part, 128)]
+            for _, block in mean.passes._placing.chunks(part, 128):
+                # Products may depend on addresses: rows of a pass are copies in any case.
+                assert not np.shares_memory(block, rows)
+                chunks.append(block.copy())
         for name in ("first", "last"):
             column = part.column(name)
             columns.setdefault(name, []).append(np.ones(len(part)) if column is None else column)
@@ -78,7 +80,7 @@ def placed(rows, domain, seen, kept):
 @pytest.mark.parametrize("domain", ["ball", "sphere"])
 @pytest.mark.parametrize(
     ("layout", "mapped", "kept"),
-    [("C", None, True), ("F", None, False), ("C", True, False), ("strided", False, True)],
+    [("F", None, True), ("C", None, False), ("C", True, False), ("strided", False, True)],
 )
 def test_a_row_of_any_size_moves_no_other_of_a_descent(
     layout, mapped, kept, domain, dtype, whitening, monkeypatch
@@ -117,7 +119,7 @@ def test_half_precision_is_copied_exactly(out, subnormal, monkeypatch):
     passes.copy_rows(np.empty((0, 3), dtype=out), np.empty((0, 3), dtype=np.float16))
 
 
-@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+@pytest.mark.parametrize("dtype", [np.float16, np.float64])
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_blocks_are_in_c_order(layout, dtype):
     """Without a copy where the rows are in C order and of the precision already."""
@@ -127,12 +129,3 @@ def test_blocks_are_in_c_order(layout, dtype):
         assert block.dtype == np.float64
         np.testing.assert_array_equal(block, X[rows])
         assert np.shares_memory(block, X) == (layout == "C" and dtype == np.float64)
-
-
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_a_pipeline_releases_the_same_sums_in_every_layout(noise_free, layout):
-    X, y = edge(np.float64), np.arange(400) % 2
-    head = make_pipeline(RadiusPolicy(source="declared"), BallDPRidgePrototype(radius=0.5))
-    expected = head.fit(X, y)[-1].prototypes_.copy()
-    found = head.fit(LAYOUTS[layout](X), y)[-1].prototypes_
-    np.testing.assert_array_equal(found, expected)
