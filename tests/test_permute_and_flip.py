@@ -29,16 +29,10 @@ def exact_law(scores, epsilon):
 
 @pytest.mark.parametrize(
     ("scores", "epsilon"),
-    [
-        ([5, 0, 4, 4, 2], 0.1),
-        ([-3, -1, 0, -1], 0.7),
-        ([5, 0, 4, 4, 2], 3.0),
-        ([0, 0, 0], 2.0**-20),
-        ([7], 0.7),
-    ],
+    [([5, 0, 4, 4, 2], 1.0), ([-3, -1, 0, -1], 3.0), ([0, 0, 0], 2.0**-20), ([7], 0.7)],
 )
 def test_law_of_permute_and_flip(scores, epsilon):
-    n = 5000
+    n = 2000
     found = np.bincount(
         [permute_and_flip(scores, epsilon) for _ in range(n)], minlength=len(scores)
     )
@@ -63,7 +57,7 @@ def test_the_law_is_pure_dp_and_no_worse_than_the_exponential_mechanism():
 
 @pytest.mark.parametrize("rate", [Fraction(0), Fraction(1, 3), Fraction(1), Fraction(0.1)])
 def test_coins_are_exponentials(rate):
-    n = 20_000
+    n = 10_000
     found = sum(distances._coin_of_exponential(rate, os.urandom) for _ in range(n))
     low, high = stats.binom.interval(1 - LEVEL, n, math.exp(-rate))
     assert low <= found <= high

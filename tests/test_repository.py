@@ -207,11 +207,12 @@ def test_every_reason_to_skip_is_listed():
     """A machine that lacks nothing skips none of them, and shows no reason that is missing."""
     listed = runpy.run_path(str(ROOT / "conftest.py"))["MACHINE"]
     texts = [path.read_text("utf-8") for path in (ROOT / "tests").rglob("*.py")]
-    found = {reason for text in texts for reason in reasons(ast.parse(text))}
+    found = {reason for text in texts if "skip" in text for reason in reasons(ast.parse(text))}
     assert found == set(listed)
 
 
-def test_a_skip_needs_a_listed_reason(tmp_path):
+def test_a_skip_needs_a_listed_reason(tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     shutil.copy(ROOT / "conftest.py", tmp_path)
     (tmp_path / "test_skips.py").write_text(SKIPPING)
     (tmp_path / "test_file.py").write_text("import pytest; pytest.importorskip('no_such_library')")
