@@ -97,17 +97,6 @@ def test_links_outside_of_the_site_lead_somewhere(page):
             assert not anchor or anchor in anchors_of(target), link
 
 
-def test_the_page_of_security_links_the_list_of_what_no_check_finds():
-    place, anchor = re.search(
-        r"the docs say it cannot find\]\(([^#)]+)#([^)]+)\)", (ROOT / "SECURITY.md").read_text()
-    ).groups()
-    assert anchor in anchors_of(ROOT / place)
-    title = anchor.replace("-", ".{1,2}")
-    section = re.split(f"(?i)\n## {title}\n", (ROOT / place).read_text())[1].split("\n## ")[0]
-    assert "passed, because somebody lied cleverly" in section
-    assert section.count("\n- ") == 5
-
-
 def test_the_changelog_names_files_that_exist():
     text = (ROOT / "CHANGELOG.md").read_text()
     for path in re.findall(r"`([\w.]+/[\w./]+\.(?:py|md|csv))`", text):

@@ -120,9 +120,7 @@ def as_object() -> Any:
 
 #: What is passed, and how; a folder is there to write into.
 CASES: dict[str, Callable[[Path], Any]] = {
-    "missing labels, dtype string": lambda _: fitted(X, pd.Series(LETTERS, dtype="string")),
     "missing labels, dtype category": lambda _: fitted(X, pd.Series(LETTERS, dtype="category")),
-    "missing labels, objects": lambda _: fitted(X, np.array(LETTERS, dtype=object)),
     "missing labels, dtype Int64": lambda _: fitted(X, pd.Series([1, 0, None] * 2, dtype="Int64")),
     "missing labels, polars": lambda _: fitted(X, polars({"y": LETTERS})["y"]),
     "missing labels, pyarrow": lambda _: fitted(X, arrow({"y": LETTERS})["y"]),
