@@ -198,8 +198,7 @@ def test_the_site(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("page", "name"),
-    [("README", "summary_short"), ("README", "texts"), ("docs/choose", "edits")],
+    ("page", "name"), [("README", "summary_short"), ("README", "texts"), ("docs/choose", "edits")]
 )
 def test_pages_show_the_measured_tables(page, name):
     table, _, made = (ROOT / "benchmarks" / "results" / f"{name}.md").read_text().partition("\n\n")

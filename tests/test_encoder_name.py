@@ -4,12 +4,7 @@ import pytest
 
 from sklearn_balldp import BallDPRidgePrototype
 from sklearn_balldp.accounting import PrivacyAccountant
-from sklearn_balldp.encoder_name import (
-    has_digest,
-    name_of_weights,
-    public_name,
-    same_encoder,
-)
+from sklearn_balldp.encoder_name import has_digest, name_of_weights, public_name, same_encoder
 
 DIGEST = "0123456789abcdef"
 

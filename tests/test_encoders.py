@@ -25,10 +25,7 @@ from sklearn.utils.estimator_checks import (
     check_parameters_default_constructible,
 )
 
-from sklearn_balldp import (
-    BallDPLogisticRegression,
-    RadiusPolicy,
-)
+from sklearn_balldp import BallDPLogisticRegression, RadiusPolicy
 from sklearn_balldp.classifiers import image_classifier, text_classifier
 from sklearn_balldp.encoders import ImageEncoder, SentenceEncoder, weights
 from sklearn_balldp.encoders import texts as text_module

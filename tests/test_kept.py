@@ -119,10 +119,7 @@ def test_kept_folders_are_written_as_they_were_read(kind):
 #: Every tuned number, by the module that it is of.
 TUNED = {
     name: module
-    for module, names in (
-        (settings, vars(settings)),
-        (rounding, ("MOST_DIRECTIONS", "LEAST_KEPT")),
-    )
+    for module, names in ((settings, vars(settings)), (rounding, ("MOST_DIRECTIONS", "LEAST_KEPT")))
     for name in names
     if name.isupper() and type(getattr(module, name)) in (int, float)
 }

@@ -110,10 +110,7 @@ CASES = {
         random_projection.GaussianRandomProjection(5, random_state=0),
         sparse,
     ),
-    "SparseRandomProjection": (
-        random_projection.SparseRandomProjection(5, random_state=0),
-        sparse,
-    ),
+    "SparseRandomProjection": (random_projection.SparseRandomProjection(5, random_state=0), sparse),
     "IncrementalPCA": (IncrementalPCA(4, whiten=True, batch_size=16), sparse),
     "PCA": (PCA(4, whiten=True), dense),
     "TruncatedSVD": (TruncatedSVD(4, random_state=0), sparse),
@@ -127,10 +124,7 @@ CASES = {
     "KBinsDiscretizer": (preprocessing.KBinsDiscretizer(4, strategy="uniform"), dense),
     "MaxAbsScaler": (preprocessing.MaxAbsScaler(), sparse),
     "MinMaxScaler": (preprocessing.MinMaxScaler(clip=True), dense),
-    "OneHotEncoder": (
-        preprocessing.OneHotEncoder(handle_unknown="ignore"),
-        categories,
-    ),
+    "OneHotEncoder": (preprocessing.OneHotEncoder(handle_unknown="ignore"), categories),
     "OrdinalEncoder": (
         preprocessing.OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=-1),
         categories,
