@@ -118,12 +118,6 @@ def test_labels(estimator, kind):
     refused(estimator.fit, ROWS, BAD_LABELS[kind])
 
 
-def test_missing_labels_have_a_message_of_their_own():
-    for kind in ("None", "list with None", "NaN", "NA"):
-        text = refused(BallDPRidgePrototype().fit, ROWS, BAD_LABELS[kind])
-        assert text.startswith("y holds missing values; drop those records")
-
-
 def test_public_rows_are_given_by_name():
     """A third argument would be taken for owners or weights: two rows of them, say."""
     for estimator in HEADS:

@@ -27,7 +27,6 @@ from sklearn_balldp import (
     BallDPLogisticRegression,
     BallDPRidgePrototype,
     RadiusPolicy,
-    ReconstructionAuditor,
     distances,
 )
 from sklearn_balldp.adjacency import METRICS
@@ -291,16 +290,6 @@ def test_reference_rows(Head, digits):
     assert "radius_" not in vars(head.radius)
 
 
-def test_declared_radius_is_conditional(digits):
-    head = BallDPRidgePrototype(4.0, radius=clone(DECLARED))
-    release = head.fit(*digits).release_
-    assert release.private == "conditional"
-    assert release.radius == same_label_quantile(*digits, 0.5)
-    assert any("declared public" in text for text in release.assumptions)
-    assert "if the radius" in str(release)
-    assert head.set_params(random_state=0).fit(*digits).release_.private is False
-
-
 def frozen(policy, X, y, **parameters):
     """A fitted policy, as a head takes it, with parameters that were changed after the fit."""
     public = {"X_public": X, "y_public": y} if policy.source == "reference" else {"X": X, "y": y}
@@ -379,18 +368,6 @@ def test_protected_labels_refuse_policies_that_read_them(digits):
             head.set_params(radius=policy).fit(X, y)
     head.set_params(radius=RadiusPolicy())
     assert head.fit(X, y, X_public=X[:500], y_public=y[:500]).release_.radius < 2
-
-
-def test_the_auditor_passes_public_rows_on(digits):
-    X, y = digits
-    head = BallDPRidgePrototype(4.0, radius=RadiusPolicy())
-    auditor = ReconstructionAuditor(head, random_state=0)
-    auditor.fit(X[:1200], y[:1200], X[1200:], y[1200:])
-    release = auditor.estimator_.release_
-    assert release.radius == same_label_quantile(X[1200:], y[1200:], 0.5)
-    # Rows held out of the private ones are no public reference.
-    with pytest.raises(ValueError, match="X_public and y_public"):
-        auditor.fit(X, y)
 
 
 def test_as_a_step(digits):

@@ -17,7 +17,6 @@ from sklearn_balldp.rows import from_parquet
 RNG = np.random.default_rng(0)
 X, Y = RNG.standard_normal((6, 2)), np.array([0, 1, 0, 1, 0, 1])
 TEXTS = ["a card", "some rain", "a bank", "snow", "cash", "wind"]
-LETTERS = ["a", "b", None, "a", "b", "a"]
 #: Errors that may be raised; anything else is a fault.
 REFUSALS = (ValueError, TypeError, ImportError)
 
@@ -120,10 +119,6 @@ def as_object() -> Any:
 
 #: What is passed, and how; a folder is there to write into.
 CASES: dict[str, Callable[[Path], Any]] = {
-    "missing labels, dtype category": lambda _: fitted(X, pd.Series(LETTERS, dtype="category")),
-    "missing labels, dtype Int64": lambda _: fitted(X, pd.Series([1, 0, None] * 2, dtype="Int64")),
-    "missing labels, polars": lambda _: fitted(X, polars({"y": LETTERS})["y"]),
-    "missing labels, pyarrow": lambda _: fitted(X, arrow({"y": LETTERS})["y"]),
     "labels of bfloat16": lambda _: fitted(X, torch_of(Y, "bfloat16")),
     "labels with gradients": lambda _: fitted(X, torch_of(Y, grad=True)),
     "rows of bfloat16": lambda _: fitted(torch_of(X, "bfloat16")),
