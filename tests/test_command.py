@@ -12,6 +12,7 @@ import pandas as pd
 import pyarrow
 import pyarrow.parquet
 import pytest
+from axes import frame
 from PIL import Image
 from sklearn.feature_extraction.text import HashingVectorizer
 
@@ -36,16 +37,6 @@ quiet = pytest.mark.filterwarnings(
 )
 #: Words of a command that stand for several.
 SHORT = {"ROWS": "--embedding e --label label", "GOAL": "--radius 0.5 --epsilon 8"}
-
-
-def frame(n=400, d=5, seed=0):
-    """Rows around three means, their labels and owners."""
-    rng = np.random.default_rng(seed)
-    y = rng.integers(3, size=n)
-    X = rng.standard_normal((n, d)) * 0.3 + 2.0 * np.eye(3, d)[y]
-    columns = {f"e{i}": X[:, i] for i in range(d)}
-    labels = np.array(["red", "green", "blue"])[y]
-    return pd.DataFrame({**columns, "label": labels, "owner": rng.integers(n // 2, size=n)})
 
 
 def lists(table):
@@ -82,12 +73,6 @@ def balldp(tmp_path, monkeypatch, capsys):
         return error if status == 2 else out
 
     return run
-
-
-@pytest.fixture
-def model(balldp):
-    """A folder that the command wrote."""
-    balldp("train rows.csv ROWS GOAL --out model")
 
 
 # Files ------------------------------------------------------------------------------------------
@@ -164,12 +149,10 @@ def test_an_image_of_sixteen_bits_is_refused(tmp_path):
 BAD = [
     ("no.csv ROWS GOAL", "there is no such file"),
     ("rows.csv --embedding e --label l GOAL", "no column 'l' among its 7; the first line must"),
-    ("rows.csv --embedding x --label label GOAL", "no column 'x'"),
     ("rows.csv --embedding e --label lable GOAL", "did you mean 'label'?"),
     ("rows.docx ROWS GOAL", ".docx is none of .csv"),
     ("broken.csv ROWS GOAL", "it is not UTF-8"),
     ("broken.npz ROWS GOAL", "it cannot be read as .npz"),
-    ("broken.jsonl ROWS GOAL", "it is not UTF-8"),
     ("array.jsonl ROWS GOAL", "line 1 is no JSON object"),
     ("empty.csv ROWS GOAL", "there is no record in it"),
     ("rows.csv ROWS --owner label GOAL", "one column cannot serve as two"),
@@ -179,10 +162,8 @@ BAD = [
     ("rows.csv ROWS GOAL --public narrow.csv", "4 features"),
     ("rows.csv ROWS GOAL --public copy.csv", "are among the private ones"),
     ("secrets.csv --text text --label label GOAL --encoder ", "names no weights"),
-    ("rows.csv ROWS GOAL --encoder ", "names no weights"),
     ("secrets.csv --text text --label owner GOAL --encoder bank/letters", "say hf://bank/letters"),
     ("rows.csv ROWS --radius far --epsilon 1", "--radius far"),
-    ("rows.csv ROWS --radius 0 --epsilon 1", "--radius 0"),
     ("rows.csv ROWS --radius 3 --epsilon 1", "rows of unit norm are never further apart than 2"),
     ("rows.csv ROWS --radius edits --epsilon 1", "needs --text"),
     ("rows.csv ROWS --radius 1 --epsilon -1", "epsilon must"),
@@ -196,7 +177,6 @@ BAD = [
     ("rows.csv ROWS GOAL --cache c", "are not computed"),
     ("rows.csv ROWS GOAL --labels protected --rare", "--rare needs --labels public"),
     ("rows.csv ROWS GOAL --labels protected", "--classes"),
-    ("rows.csv ROWS GOAL --classes one.txt", "--classes"),
     ("rows.csv ROWS GOAL --labels protected --classes one.txt", "it lacks the label of complete"),
     ("ragged.csv ROWS GOAL", "no lists of one length"),
     ("folder --image i --label label GOAL", "no images in it"),
@@ -236,7 +216,7 @@ def bad_files(tmp_path_factory):
     for name, text in texts.items():
         (place / name).write_text(text)
     (place / "folder").mkdir()
-    for ending in ("csv", "npz", "jsonl"):
+    for ending in ("csv", "npz"):
         (place / f"broken.{ending}").write_bytes(b'\xff\xfe"{secret,\n"a' * 9)
     return place
 
@@ -524,27 +504,28 @@ def test_predict_knows_the_column_that_train_was_told(balldp):
         assert len(balldp(f"predict {column} {name}").splitlines()) == 401
 
 
-@pytest.mark.parametrize(
-    ("command", "said"),
-    [
-        ("rows.csv --column owner --out out.csv", "X has 1 features"),
-        # Refused before the records are looked for.
-        ("absent.csv --out none/out.csv", "--out"),
-        ("absent.csv --out rows.csv/out.csv", "--out"),
-        ("late.csv --column e", "no finite embedding in row 3200"),
-        ("late.csv --column e --out out.csv", "no finite embedding in row 3200"),
-        ("late.csv --column e --out out.xlsx", "must end in .csv"),
-        ("text.csv", "takes embeddings, 5 numbers for each record"),
-    ],
-)
-def test_predict_says_what_is_wrong_before_anything_is_written(command, said, model, balldp):
+#: What follows ``predict model``, and what is said; some before the records are looked for.
+NO_PREDICTION = [
+    ("rows.csv --column owner --out out.csv", "X has 1 features"),
+    ("absent.csv --out none/out.csv", "--out"),
+    ("absent.csv --out rows.csv/out.csv", "--out"),
+    ("late.csv --column e", "no finite embedding in row 3200"),
+    ("late.csv --column e --out out.csv", "no finite embedding in row 3200"),
+    ("late.csv --column e --out out.xlsx", "must end in .csv"),
+    ("text.csv", "takes embeddings, 5 numbers for each record"),
+]
+
+
+def test_predict_says_what_is_wrong_before_anything_is_written(balldp):
+    balldp("train rows.csv ROWS GOAL --out model")
     late = pd.concat([frame()] * 8)
     late.iloc[-1, 0] = np.nan
     late.to_csv("late.csv", index=False)
     Path("text.csv").write_text("text\nhello\n")
     before = sorted(Path().rglob("*"))
-    assert said in balldp(f"predict model {command}", 2)
-    assert sorted(Path().rglob("*")) == before
+    for command, said in NO_PREDICTION:
+        assert said in balldp(f"predict model {command}", 2), command
+        assert sorted(Path().rglob("*")) == before
 
 
 def test_labels_of_a_stranger_are_shown_escaped(balldp):

@@ -1,4 +1,4 @@
-"""Heads among scikit-learn's other parts: frames, persistence, wrappers and what they release."""
+"""Heads among other libraries: frames of polars, and what is loaded where there are none."""
 
 import subprocess
 import sys
@@ -29,10 +29,9 @@ HEADS = [
     BallDPLogisticRegression(8.0, radius=0.5, random_state=0, mechanism="output"),
     BallDPSquaredHingeSVC(8.0, radius=0.5, random_state=0, mechanism="output", fit_intercept=False),
 ]
-by_name = pytest.mark.parametrize("head", HEADS, ids=lambda head: type(head).__name__)
 
 
-@by_name
+@pytest.mark.parametrize("head", HEADS, ids=lambda head: type(head).__name__)
 def test_frames(head):
     """Of polars: scikit-learn's contract has those of pandas."""
     frame = pl.DataFrame(dict(zip(NAMES, X.T, strict=True)))

@@ -88,18 +88,6 @@ def test_a_filter_that_forgets(monkeypatch):
     assert reaches(1.4, "what the filter lets pass", 4)
 
 
-def test_a_refused_query_that_is_answered(monkeypatch):
-    charge = PrivacyFilter.charge
-
-    def late(self, query):
-        self._late = getattr(self, "_late", 0) + 1
-        if self._late > 3:
-            charge(self, query)
-
-    monkeypatch.setattr(PrivacyFilter, "charge", late)
-    assert reaches(1.2, "what the filter lets pass", 8)
-
-
 def test_a_map_that_lengthens_rows(monkeypatch):
     monkeypatch.setattr(PublicMap, "shortened", smaller(PublicMap.shortened, 1.0 / 1.05))
     assert reaches(1e300, "descent from sums", 24, tries=1)

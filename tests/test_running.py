@@ -5,8 +5,8 @@ import sys
 import warnings
 from pathlib import Path
 
-import numpy as np
 import pytest
+from axes import frame
 
 from sklearn_balldp import PrivacyAccountant, progress
 from sklearn_balldp.command import job, main, outlook, plan, predict, train
@@ -17,20 +17,10 @@ from sklearn_balldp.privacy.noise import Noise
 GIVEN = "rows.csv --embedding e --label label --radius 0.5"
 
 
-def write(path, n=300, d=4, k=3, texts=False):
-    """Rows around the axes as a CSV."""
-    rng, y = np.random.default_rng(0), np.arange(n) % k
-    X = 0.3 * rng.standard_normal((n, d)) + 2.0 * np.eye(k, d)[y]
-    lines = [",".join([*(f"e{i}" for i in range(d)), "label", *["text"] * texts])]
-    for i, (row, label) in enumerate(zip(X, y, strict=True)):
-        lines.append(",".join([*map(str, row.round(6)), f"c{label}", *[f"secret {i}"] * texts]))
-    Path(path).write_text("\n".join(lines) + "\n")
-
-
 @pytest.fixture(autouse=True)
 def rows(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    write("rows.csv")
+    frame().to_csv("rows.csv", index=False)
 
 
 @pytest.fixture
@@ -112,7 +102,7 @@ def test_who_interrupts_a_fit_is_told_whether_it_was_charged(place, said, run, m
 @pytest.mark.parametrize("cache", [False, True])
 @pytest.mark.parametrize("command", ["plan", "train", "predict"])
 def test_who_interrupts_embeddings_is_told_how_to_go_on(command, cache, run, monkeypatch):
-    write("rows.csv", texts=True)
+    frame().assign(text="secret").to_csv("rows.csv", index=False)
     words = "--text text --label label --radius 0.5 --epsilon 8"
     words += " --out model" if command == "train" else ""
     words = "rows.csv" if command == "predict" else words
@@ -156,7 +146,7 @@ def test_an_unexpected_error_says_how_to_see_where_it_arose(run, monkeypatch):
 def test_notes_are_told_whatever_is_asked_of_warnings(action, run):
     own = Path("rows.csv").read_text()
     # Other rows, a class of which is no class.
-    other = re.sub(r"(?m)^(-?)(\d)", r"\g<1>1\2", own).replace("c2", "another")
+    other = re.sub(r"(?m)^(-?)(\d)", r"\g<1>1\2", own).replace("blue", "another")
     Path("public.csv").write_text(other)
     with warnings.catch_warnings():
         warnings.simplefilter(action)
