@@ -203,6 +203,16 @@ def test_repeated_entries_are_added_up_row_by_row():
     assert without(step.transform(rows([0, 1])), 1) == without(step.transform(rows([1, 0])), 1)
 
 
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_array, sp.coo_array, sp.csc_matrix])
+def test_dense_rows_are_those_of_the_sparse_ones(form):
+    X = np.array([[0.0, 1.0, 0.0], [2.0, 0.0, -3.0]])
+    dense = DenseRows().fit_transform(form(X))
+    assert type(dense) is np.ndarray
+    np.testing.assert_array_equal(dense, X)
+    with pytest.raises(ValueError, match="3 features"):
+        DenseRows().fit(form(X)).transform(form(X)[:, :2] if form is np.asarray else X[:, :2])
+
+
 # Steps that are not taken -------------------------------------------------------------------------
 
 

@@ -20,7 +20,6 @@ from sklearn.datasets import load_digits
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Normalizer, normalize
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from sklearn_balldp import (
     BallDPLinearDiscriminant,
@@ -253,18 +252,6 @@ def test_a_private_radius_joins_the_total(digits):
 # Policies in heads and pipelines ----------------------------------------------------------------
 
 DECLARED, PRIVATE = RadiusPolicy(source="declared"), RadiusPolicy(source="private", epsilon=5.0)
-
-
-@parametrize_with_checks(
-    [
-        RadiusPolicy(source="declared", norm_bound=1000.0),
-        RadiusPolicy(source="private", epsilon=1.0),
-    ]
-)
-@pytest.mark.usefixtures("array_api")
-def test_contract(estimator, check, monkeypatch):
-    monkeypatch.setattr(distances, "GRID_SIZE", 64)
-    check(estimator)
 
 
 @pytest.mark.parametrize("Head", [BallDPRidgePrototype, BallDPLogisticRegression])

@@ -140,10 +140,6 @@ OF_TEXTS = {
     ),
     "two files in one": ("id,text\n1,f\nid,text\n2,b\n", "! row 2 repeats the first line"),
     "Excel's separator": ("sep=;\nid;text\n1;fine\n", "! first line is Excel's sep=, no names;"),
-    "quotes that are part of the texts": (
-        "id,text\n" + '1,"Great day\n2,a secret"\n' * 9,
-        "! quoted cell of rows 1, 2, 3, 4, 5 and 4 more holds lines that would be rows",
-    ),
     "a line break in a name": ('"text","number\n(own)"\nfine,7\n', r"^text,number \(own\),predic"),
     "texts without a header": ("fine\nbad\n", "names the only column, and is no record"),
     "columns that are one": ("text|id\nfine|7\n", "! separated by commas"),
