@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from sklearn_balldp import BallDPRidgePrototype
 from sklearn_balldp.encoders import ImageEncoder, SentenceEncoder
@@ -70,16 +69,11 @@ def arrow(values: Any) -> Any:
     return pyarrow.table(values)
 
 
-def parts(folder: Path) -> Path:
-    """A folder as Spark writes one."""
-    import pyarrow
+def written(folder: Path) -> Path:
     import pyarrow.parquet
 
-    for i, half in enumerate((X[:3], X[3:])):
-        table = pyarrow.table({"e": list(half)})
-        pyarrow.parquet.write_table(table, folder / f"part-{i}.parquet")
-    (folder / "_SUCCESS").write_text("")
-    return folder
+    pyarrow.parquet.write_table(arrow({"e": list(X)}), folder / "rows.parquet")
+    return folder / "rows.parquet"
 
 
 def cached(folder: Path) -> Any:
@@ -128,18 +122,11 @@ CASES: dict[str, Callable[[Path], Any]] = {
     "a mapping of columns": lambda _: fitted({"a": X[:, 0], "b": X[:, 1]}),
     "a lazy table of polars": lambda _: fitted(polars(X, lazy=True)),
     "a table of pyarrow": lambda _: fitted(arrow({"a": X[:, 0], "b": X[:, 1]})),
-    "a column of lists": lambda _: fitted(pd.DataFrame({"e": list(X)})),
     "a column of lists of polars": lambda _: fitted(polars({"e": X.tolist()})),
-    "the path of a Parquet file, to fit": lambda f: fitted(parts(f) / "part-0.parquet", Y[:3]),
-    "its name, to fit": lambda f: fitted(str(parts(f) / "part-0.parquet"), Y[:3]),
+    "the path of a Parquet file, to fit": lambda f: fitted(written(f)),
+    "its name, to fit": lambda f: fitted(str(written(f))),
     "texts, to fit a head": lambda _: fitted([[text] for text in TEXTS]),
-    "a folder of Parquet parts": lambda f: fitted(from_parquet(parts(f), "e")),
-    "a pattern of Parquet parts": lambda f: fitted(from_parquet(f"{parts(f)}/part-*.parquet", "e")),
-    "no Parquet file": lambda _: from_parquet([], "e"),
-    "a pattern that nothing fits": lambda f: from_parquet(f / "*.parquet", "e"),
-    "s3://": lambda _: from_parquet("s3://bucket/rows.parquet", "e"),
     "hf://": lambda _: from_parquet("hf://datasets/name/rows.parquet", "e"),
-    "a column that is not there": lambda f: from_parquet(parts(f), "x"),
     "no texts": lambda _: texts([]),
     "no texts, with a cache": cached,
     "a batch of columns": lambda _: texts({"text": TEXTS}),
