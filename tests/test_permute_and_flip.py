@@ -57,7 +57,7 @@ def test_the_law_is_pure_dp_and_no_worse_than_the_exponential_mechanism():
 
 @pytest.mark.parametrize("rate", [Fraction(0), Fraction(1, 3), Fraction(1), Fraction(0.1)])
 def test_coins_are_exponentials(rate):
-    n = 10_000
+    n = 20_000
     found = sum(distances._coin_of_exponential(rate, os.urandom) for _ in range(n))
     low, high = stats.binom.interval(1 - LEVEL, n, math.exp(-rate))
     assert low <= found <= high
