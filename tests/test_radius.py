@@ -26,6 +26,7 @@ from sklearn_balldp import (
     BallDPLogisticRegression,
     BallDPRidgePrototype,
     RadiusPolicy,
+    ReconstructionAuditor,
     distances,
 )
 from sklearn_balldp.adjacency import METRICS
@@ -356,6 +357,18 @@ def test_protected_labels_refuse_policies_that_read_them(digits):
             head.set_params(radius=policy).fit(X, y)
     head.set_params(radius=RadiusPolicy())
     assert head.fit(X, y, X_public=X[:500], y_public=y[:500]).release_.radius < 2
+
+
+def test_the_auditor_passes_public_rows_on(digits):
+    X, y = digits
+    head = BallDPRidgePrototype(4.0, radius=RadiusPolicy())
+    auditor = ReconstructionAuditor(head, random_state=0)
+    auditor.fit(X[:1200], y[:1200], X[1200:], y[1200:])
+    release = auditor.estimator_.release_
+    assert release.radius == same_label_quantile(X[1200:], y[1200:], 0.5)
+    # Rows held out of the private ones are no public reference.
+    with pytest.raises(ValueError, match="X_public and y_public"):
+        auditor.fit(X, y)
 
 
 def test_as_a_step(digits):
