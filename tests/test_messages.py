@@ -153,13 +153,9 @@ def test_warnings_point_to_the_code_that_called(depth):
 
 
 def test_the_search_would_find_a_cell():
-    """scikit-learn's own message quotes one, and so does the context of an error that hides it."""
+    """scikit-learn's own message quotes one: it stays the context of an error that hides it."""
     from sklearn.utils import check_array
 
-    with pytest.raises(ValueError, match=WORD) as caught:
-        check_array(BAD_ROWS["text"])
-    with pytest.raises(AssertionError):
-        assert_quotes_nothing(caught.value)
     try:
         try:
             check_array(BAD_ROWS["text"])
