@@ -18,7 +18,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-COPIED = ("sklearn_balldp", "tests", "benchmarks", "conftest.py", "pyproject.toml", "setup.cfg")
+COPIED = (
+    "sklearn_balldp",
+    "tests",
+    "benchmarks",
+    "docs",
+    "examples",
+    "conftest.py",
+    "pyproject.toml",
+    "setup.cfg",
+    "README.md",
+)
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Normalizer
+from verdicts import failed
 
 from sklearn_balldp import BallDPRidgePrototype, verify
 from sklearn_balldp.command import demo, main
@@ -308,9 +309,6 @@ def test_forged_declarations_are_caught(balldp):
     config = json.loads(kept["config.json"])
     honest = json.dumps(config["steps"], separators=(",", ":"), ensure_ascii=False)
 
-    def failed():
-        return [check.name for check in verify(folder).checks if check.verdict == "FAIL"]
-
     def forge(old, new):
         assert old in honest
         config["steps"] = json.loads(honest.replace(old, new))
@@ -325,13 +323,13 @@ def test_forged_declarations_are_caught(balldp):
     for old, others in spellings.items():
         for new in others:
             forge(old, new)
-            assert failed(), new
+            assert failed(verify(folder)), new
     for old, new in (("[18,90]", "[18,99]"), ("[18,90]", "[0,90]"), ('"weiblich"', '"divers"')):
         forge(old, new)
-        assert "encoder" in failed()
+        assert "encoder" in failed(verify(folder))
         name = TableEncoder(dict(config["steps"][0]["columns"])).identity
         (folder / "release.json").write_bytes(json_text(replace(record, encoder=name).to_dict()))
-        assert failed() == ["CARD.md"]
+        assert failed(verify(folder)) == ["CARD.md"]
         for file in ("config.json", "release.json"):
             (folder / file).write_text(kept[file], encoding="utf-8")
     assert not verify(folder).failed

@@ -1,18 +1,12 @@
-"""Heads among scikit-learn's other parts: frames, persistence, wrappers and what they release."""
+"""Heads among other libraries: frames of polars, and what is loaded where there are none."""
 
-import pickle
 import subprocess
 import sys
 
-import joblib
 import numpy as np
-import pandas as pd
 import polars as pl
 import pytest
 from sklearn.base import clone
-from sklearn.calibration import CalibratedClassifierCV
-from sklearn.ensemble import StackingClassifier, VotingClassifier
-from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Normalizer
 
@@ -21,8 +15,6 @@ from sklearn_balldp import (
     BallDPLogisticRegression,
     BallDPRidgePrototype,
     BallDPSquaredHingeSVC,
-    PrivacyAccountant,
-    RadiusPolicy,
     publish,
 )
 
@@ -37,69 +29,18 @@ HEADS = [
     BallDPLogisticRegression(8.0, radius=0.5, random_state=0, mechanism="output"),
     BallDPSquaredHingeSVC(8.0, radius=0.5, random_state=0, mechanism="output", fit_intercept=False),
 ]
-by_name = pytest.mark.parametrize("head", HEADS, ids=lambda head: type(head).__name__)
 
 
-@by_name
-@pytest.mark.parametrize("Frame", [pd.DataFrame, pl.DataFrame])
-def test_frames(head, Frame):
-    frame = Frame(dict(zip(NAMES, X.T, strict=True)))
+@pytest.mark.parametrize("head", HEADS, ids=lambda head: type(head).__name__)
+def test_frames(head):
+    """Of polars: scikit-learn's contract has those of pandas."""
+    frame = pl.DataFrame(dict(zip(NAMES, X.T, strict=True)))
     plain = clone(head).fit(X, Y)
-    framed = clone(head).fit(frame, pd.Series(Y) if Frame is pd.DataFrame else pl.Series(Y))
+    framed = clone(head).fit(frame, pl.Series(Y))
     assert framed.feature_names_in_.tolist() == NAMES
     np.testing.assert_array_equal(framed.predict(frame), plain.predict(X))
     with pytest.raises(ValueError, match="feature names"):
         framed.predict(frame[NAMES[::-1]])
-
-
-@pytest.mark.parametrize("kind", ["pandas", "polars"])
-def test_set_output(kind):
-    pipeline = make_pipeline(Normalizer(), RadiusPolicy(source="declared"))
-    pipeline.set_output(transform=kind)
-    frame = pd.DataFrame(X, columns=NAMES)
-    out = pipeline.fit_transform(frame, Y)
-    assert isinstance(out, pd.DataFrame if kind == "pandas" else pl.DataFrame)
-    assert list(out.columns) == NAMES
-    head = clone(HEADS[0]).fit(out, Y)
-    assert head.feature_names_in_.tolist() == NAMES
-
-
-def again(model, way, path):
-    if way == "pickle":
-        return pickle.loads(pickle.dumps(model))
-    return joblib.load(joblib.dump(model, path)[0])
-
-
-@by_name
-@pytest.mark.parametrize("way", ["pickle", "joblib"])
-def test_persistence(head, way, tmp_path):
-    model = make_pipeline(Normalizer(), clone(head)).fit(X, Y)
-    found = again(model, way, tmp_path / "model")
-    np.testing.assert_array_equal(found.decision_function(X), model.decision_function(X))
-    assert found[-1].release_ == model[-1].release_
-    assert found[-1].release_.guarantee(0.2) == model[-1].release_.guarantee(0.2)
-    if isinstance(head, BallDPRidgePrototype):
-        assert isinstance(clone(found)[-1], BallDPRidgePrototype)
-
-
-def test_what_wrappers_release():
-    """The numbers of docs/accounting.md."""
-    accountant = PrivacyAccountant(radius=0.5)
-    given = {"radius": 0.5, "accountant": accountant}
-    head = BallDPLogisticRegression(8.0, mechanism="output", **given)
-    members = [("one", clone(head)), ("two", BallDPRidgePrototype(8.0, **given))]
-    frozen = FrozenEstimator(clone(head).fit(X, Y))
-    cases = [
-        (VotingClassifier(members), 2),
-        (CalibratedClassifierCV(head, cv=3), 3),
-        (CalibratedClassifierCV(frozen), 0),
-        (StackingClassifier([("one", head)], cv=4), 5),
-        (make_pipeline(Normalizer(), head), 1),
-    ]
-    for wrapper, expected in cases:
-        before = accountant.total().n_releases
-        assert wrapper.fit(X, Y).predict(X).shape == (150,)
-        assert accountant.total().n_releases - before == expected, wrapper
 
 
 # scikit-learn itself loads pandas where it can, so neither library can be found here.

@@ -9,8 +9,11 @@ from sklearn_balldp import (
     BallDPRidgePrototype,
     BallDPSquaredHingeSVC,
     GradientPerturbation,
+    RadiusPolicy,
     ReconstructionAuditor,
+    distances,
 )
+from sklearn_balldp.pipelines import DenseRows
 
 # These checks bring label sets of their own, where protected labels must be declared.
 OTHER_LABELS = {
@@ -33,13 +36,19 @@ OTHER_LABELS = {
             n_supports=1,
             holdout=0.5,
         ),
+        DenseRows(),
+        RadiusPolicy(source="declared", norm_bound=1000.0),
+        RadiusPolicy(source="private", epsilon=1.0),
     ]
 )
+# SciPy's DOK arrays cannot be searched for NaN, of which scikit-learn warns.
+@pytest.mark.filterwarnings("ignore:Can't check dok")
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
 # The audited head is seeded, for fits to agree: its audit says so, and that seeds repeat noise.
 @pytest.mark.filterwarnings("ignore:FAILED GUARANTEE. the check of the sampler failed:UserWarning")
 @pytest.mark.usefixtures("array_api")
-def test_contract(estimator, check):
+def test_contract(estimator, check, monkeypatch):
+    monkeypatch.setattr(distances, "GRID_SIZE", 64)
     check(estimator)
 
 

@@ -25,17 +25,23 @@ ERROR = 5.0 * np.sqrt(0.25 / N)
 HEAD = BallDPRidgePrototype(4.0, 1e-5, radius=R, alpha=1.0)
 
 
-def records(rows, places=(0,)):
-    """Records that the attacker knows, and these rows in the place of hidden ones."""
+CENTRE = np.array([0.3, 0.0, 0.0])
+STEP = np.array([0.0, R / 2.0, 0.0])
+
+
+def records(steps=0, copies=1):
+    """Records that the attacker knows, and hidden ones so many half distances from the centre."""
     rng = np.random.default_rng(0)
     X = rng.standard_normal((12, 3))
     X /= 2.0 * np.linalg.norm(X, axis=1, keepdims=True)
-    X[list(places)] = rows
+    X[[0, 2][:copies]] = CENTRE + steps * STEP
     return X, np.arange(12) % 2
 
 
-def releases(*data):
+@cache
+def releases(*which):
     """N releases of these records, and the record of one."""
+    data = records(*which)
     made = cache(fitting.promise)
 
     def promise(head, problem, radius):
@@ -47,26 +53,27 @@ def releases(*data):
         return np.array([HEAD.fit(*data).prototypes_.ravel() for _ in range(N)]), HEAD.release_
 
 
+def page(name):
+    path = Path(__file__).parents[1] / "docs" / f"{name}.md"
+    return " ".join(path.read_text(encoding="utf-8").split())
+
+
 def noiseless(X, y):
     sums = np.array([X[y == c].sum(axis=0) for c in (0, 1)])
     return (2.0 * sums / (2.0 * np.bincount(y)[:, None] + len(X))).ravel()
 
 
-def seen_by_an_attacker(one, other):
+def seen_by_an_attacker(one, other, copies=1):
     """Of N releases of each of two data sets, the place between their models; and a record."""
-    (first, release), (second, _) = releases(*one), releases(*other)
-    near, far = noiseless(*one), noiseless(*other)
+    (first, release), (second, _) = releases(one, copies), releases(other, copies)
+    near, far = (noiseless(*records(steps, copies)) for steps in (one, other))
     axis = (far - near) / np.linalg.norm(far - near)
     return (first - (near + far) / 2.0) @ axis, (second - (near + far) / 2.0) @ axis, release
 
 
-CENTRE = np.array([0.3, 0.0, 0.0])
-STEP = np.array([0.0, R / 2.0, 0.0])
-
-
 def test_two_records_within_the_distance_of_each_other():
     """Advantage, true positives and epsilon are about such a pair, which reaches them."""
-    first, second, release = seen_by_an_attacker(records(CENTRE - STEP), records(CENTRE + STEP))
+    first, second, release = seen_by_an_attacker(-2, 0)
     stated = release.guarantee()
     advantage = (second > 0.0).mean() - (first > 0.0).mean()
     assert abs(advantage - stated.advantage) <= 2 * ERROR
@@ -86,9 +93,7 @@ def test_candidates_within_the_distance_of_one_possible_record(copies):
     A record that is there twice belongs to the promise for two: whoever knows less than the
     attacker of the others may still know that they are copies.
     """
-    places = (0, 2)[:copies]
-    both = [records(np.tile(CENTRE + s * STEP, (copies, 1)), places) for s in (-2, 2)]
-    first, second, release = seen_by_an_attacker(*both)
+    first, second, release = seen_by_an_attacker(-2, 2, copies)
     right = ((first < 0.0).mean() + (second > 0.0).mean()) / 2.0
     if copies == 1:
         assert abs(right - release.certificate(0.5)) <= ERROR
@@ -101,7 +106,7 @@ def test_candidates_within_the_distance_of_one_possible_record(copies):
 
 
 def test_a_score_is_about_one_scored_row():
-    X, y = records(CENTRE)
+    X, y = records()
     head = BallDPRidgePrototype(40.0, 1e-5).fit(X, y)
     scorer = PrivateAccuracy(8.0, 1e-5)
     moved = y.copy()
@@ -117,14 +122,14 @@ def test_a_score_is_about_one_scored_row():
 
 def test_the_page_defines_what_there_is():
     """Names of the page exist, and its length stays what a reader finishes."""
-    page = (Path(__file__).parents[1] / "docs" / "definitions.md").read_text(encoding="utf-8")
-    assert len(page.split()) <= 900
-    release = HEAD.fit(*records(CENTRE)).release_
+    text = page("definitions")
+    assert len(text.split()) <= 900
+    release = HEAD.fit(*records()).release_
     stated = release.guarantee()
-    for name in re.findall(r"`guarantee\(\.\.\.\)\.(\w+)", page):
+    for name in re.findall(r"`guarantee\(\.\.\.\)\.(\w+)", text):
         assert hasattr(stated, name)
     for name in ("certificate", "epsilon_full_radius", "radius_hides", "radius_hides_records"):
-        assert f"`{name}" in page
+        assert f"`{name}" in text
         assert hasattr(release, name)
 
 
@@ -147,21 +152,13 @@ def test_candidates_that_no_ball_holds_may_all_be_told_apart():
     release = head.release_
     assert release.certificate(0.1) < 0.15
     assert right == 10 <= 10 * release.certificate(0.1, radius=2.0)
-    named = candidates_of(release)
-    assert (
-        named
-        == "candidates of one label, all inside one ball of radius 0.02 around a possible record"
-    )
-
-
-def page(name):
-    path = Path(__file__).parents[1] / "docs" / f"{name}.md"
-    return " ".join(path.read_text(encoding="utf-8").split())
+    named = "candidates of one label, all inside one ball of radius 0.02 around a possible record"
+    assert candidates_of(release) == named
 
 
 @pytest.mark.parametrize("persons", [False, True])
 def test_hidden_labels_hide_all_candidates_of_single_records_alone(persons):
-    X, y = records(CENTRE)
+    X, y = records()
     head = BallDPLinearDiscriminant(
         4.0, 1e-5, radius=R, domain="sphere", protect_labels=True, classes=[0, 1]
     )
@@ -192,7 +189,7 @@ def test_of_a_drawn_radius_only_the_promise_is_a_bound_over_the_draw():
 
 def test_guarantees_that_are_exact_are_those_of_single_records():
     """Of persons whose records are spread over classes, the bound of prototypes is not reached."""
-    X, y = records(CENTRE)[0], np.tile([0, 0, 1], 4)
+    X, y = records()[0], np.tile([0, 0, 1], 4)
     head = BallDPRidgePrototype(4.0, 1e-5, radius=R, counts="min")
     for groups, attained in ((None, True), (np.arange(12) // 3, False)):
         release = head.fit(X, y, groups=groups).release_

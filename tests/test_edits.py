@@ -17,12 +17,7 @@ from sklearn.preprocessing import FunctionTransformer
 from verdicts import verified
 
 from benchmarks.edits import nearest_of_label
-from sklearn_balldp import (
-    BallDPLinearDiscriminant,
-    BallDPRidgePrototype,
-    RadiusPolicy,
-    publish,
-)
+from sklearn_balldp import BallDPLinearDiscriminant, BallDPRidgePrototype, RadiusPolicy, publish
 from sklearn_balldp.distances import edit_quantile
 from sklearn_balldp.edits import CITIES, KINDS, NAMES, edit_pairs
 from sklearn_balldp.privacy import Release

@@ -25,10 +25,7 @@ from sklearn.utils.estimator_checks import (
     check_parameters_default_constructible,
 )
 
-from sklearn_balldp import (
-    BallDPLogisticRegression,
-    RadiusPolicy,
-)
+from sklearn_balldp import BallDPLogisticRegression, RadiusPolicy
 from sklearn_balldp.classifiers import image_classifier, text_classifier
 from sklearn_balldp.encoders import ImageEncoder, SentenceEncoder, weights
 from sklearn_balldp.encoders import texts as text_module
@@ -443,6 +440,8 @@ def test_a_cache_does_not_mix_two_models(hub, tmp_path):
     hub.newest = "1"
     assert encoder.identity == name
     np.testing.assert_array_equal(encoder.transform(["abc"]), before)
+    # What the cache holds is not asked for.
+    assert not hub.asked
 
 
 def test_what_is_not_here_is_said_in_one_line(hub, monkeypatch, tmp_path):
@@ -465,15 +464,6 @@ def test_what_is_not_here_is_said_in_one_line(hub, monkeypatch, tmp_path):
     hub.newest = "0"
     with pytest.raises(ValueError, match="holds other weights than all-MiniLM-L6-v2"):
         _ = SentenceEncoder().identity
-
-
-def test_what_the_cache_holds_is_not_asked_for(hub):
-    hub.newest, hub.cached = "1", True
-    Lengths("hf://bank/letters").transform(["a"])
-    assert not hub.asked
-    hub.cached = False
-    Lengths("hf://bank/letters").transform(["a"])
-    assert hub.asked
 
 
 def test_weights_are_found_by_the_records_name_and_told_by_its_digest(hub, monkeypatch, tmp_path):

@@ -16,7 +16,8 @@ from unittest.mock import patch
 
 import numpy as np
 import pytest
-from verdicts import verified
+from verdicts import line, verified
+from verdicts import lines as lines_of
 
 from sklearn_balldp import (
     BallDPLinearDiscriminant,
@@ -84,7 +85,7 @@ def rows_of(kind):
 
 
 def verdicts(model, private=None):
-    return {check.name: check.verdict for check in verified(model, private=private).checks}
+    return lines_of(verified(model, private=private))
 
 
 def test_every_kind_is_kept():
@@ -119,10 +120,7 @@ def test_kept_folders_are_written_as_they_were_read(kind):
 #: Every tuned number, by the module that it is of.
 TUNED = {
     name: module
-    for module, names in (
-        (settings, vars(settings)),
-        (rounding, ("MOST_DIRECTIONS", "LEAST_KEPT")),
-    )
+    for module, names in ((settings, vars(settings)), (rounding, ("MOST_DIRECTIONS", "LEAST_KEPT")))
     for name in names
     if name.isupper() and type(getattr(module, name)) in (int, float)
 }
@@ -203,10 +201,9 @@ def test_another_rule_cannot_be_replayed_and_the_version_to_ask_is_named(folders
     model = folders["descent_moment"]
     assert verdicts(model)["transcript"] == "PASS"
     with changed(WHITENING=0.8):
-        checks = verified(model).checks
-    [line] = [check for check in checks if check.name == "transcript"]
-    assert line.verdict == "CANNOT CHECK"
-    assert verified(model).release.version in line.found
+        told = line(verified(model), "transcript")
+    assert told.verdict == "CANNOT CHECK"
+    assert verified(model).release.version in told.found
 
 
 def make():

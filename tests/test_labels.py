@@ -1,7 +1,5 @@
 """Labels: whatever a fit takes, a folder holds; what none holds is refused before the charge."""
 
-from decimal import Decimal
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -64,8 +62,6 @@ REFUSED = {
     "1,001 letters": (np.array(["a" * 1001, "b"])[CODES], "more than 1000 characters"),
     "a NUL at the end": (np.array(["a\0", "b"], dtype=object)[CODES], "end in NUL"),
     "bytes": (np.array([b"a", b"b"])[CODES], r"string|astype"),
-    "zoned days": (pd.Series(DAYS[CODES]).dt.tz_localize("UTC"), r"astype\(str\)"),
-    "decimals": ([Decimal(int(code)) for code in CODES], r"astype\(str\)"),
     "steps of 25 seconds": (DAYS[CODES].astype("datetime64[25s]"), r"astype\(str\)"),
 }
 

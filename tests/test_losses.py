@@ -12,6 +12,11 @@ CASES += [("squared_hinge", k) for k in (2, 4)]
 RNG = np.random.default_rng(0)
 
 
+@pytest.fixture(params=CASES, ids=lambda case: f"{case[0]}-{case[1]}")
+def loss(request):
+    return make_loss(*request.param)
+
+
 def residuals(loss, scores, codes):
     """Derivatives by score, by the definition of each loss."""
     if loss.name == "softmax":
@@ -32,9 +37,7 @@ def drawn(loss, n=20_000):
     return scores, RNG.integers(loss.n_classes, size=n)
 
 
-@pytest.mark.parametrize(("name", "n_classes"), CASES)
-def test_residuals_in_both_forms_and_the_value_at_zero(name, n_classes):
-    loss = make_loss(name, n_classes)
+def test_residuals_in_both_forms_and_the_value_at_zero(loss):
     scores, codes = drawn(loss, 500)
     expected = residuals(loss, scores, codes)
     np.testing.assert_allclose(loss.evaluate(scores.copy(), codes)[1], expected, atol=1e-12)
@@ -44,10 +47,8 @@ def test_residuals_in_both_forms_and_the_value_at_zero(name, n_classes):
     assert value.sum() == pytest.approx(3 * loss.value_at_zero)
 
 
-@pytest.mark.parametrize(("name", "n_classes"), CASES)
-def test_level(name, n_classes):
+def test_level(loss):
     """Largest mean of -<residual, scores> of one problem: attained, and by no more than it says."""
-    loss = make_loss(name, n_classes)
     scores, codes = drawn(loss)
     inner = -(residuals(loss, scores, codes) * scores)
     worst = inner.sum(axis=1) if loss.n_stacked == 1 else inner.max(axis=1)
@@ -74,10 +75,8 @@ def test_levels_are_lamberts():
             assert make_loss("softmax", k).norm_constant == pytest.approx(expected)
 
 
-@pytest.mark.parametrize(("name", "n_classes"), CASES)
-def test_curvature(name, n_classes):
+def test_curvature(loss):
     """No two residuals are further apart than the curvature times the scores; some come close."""
-    loss = make_loss(name, n_classes)
     scores, codes = drawn(loss)
     step = 1e-4 * RNG.standard_normal(scores.shape)
     if loss.n_scores > 1:
@@ -93,10 +92,8 @@ def test_curvature(name, n_classes):
 
 
 @pytest.mark.parametrize("reach", [0.0, 0.7, 3.0, 40.0])
-@pytest.mark.parametrize(("name", "n_classes"), CASES)
-def test_residual_limits(name, n_classes, reach):
+def test_residual_limits(loss, reach):
     """Of one problem while the scores of a record are at most ``reach`` long."""
-    loss = make_loss(name, n_classes)
     scores = RNG.uniform(-1.0, 1.0, (20_000, loss.n_scores))
     scores[:2000] = np.sign(scores[:2000])
     if loss.n_scores > 2:
@@ -105,7 +102,7 @@ def test_residual_limits(name, n_classes, reach):
     if loss.n_stacked == 1:
         scores /= np.linalg.norm(scores, axis=1, keepdims=True)
     scores *= reach
-    found = residuals(loss, scores, RNG.integers(n_classes, size=20_000))
+    found = residuals(loss, scores, RNG.integers(loss.n_classes, size=20_000))
     sizes = np.abs(found) if loss.n_stacked > 1 else np.linalg.norm(found, axis=1)
     assert sizes.max() <= loss.residual_peak(reach) * (1 + 1e-12)
     assert loss.residual_peak(reach) <= loss.residual_limit(reach)
@@ -113,9 +110,7 @@ def test_residual_limits(name, n_classes, reach):
     assert sizes.max() >= (0.84 if loss.name == "softmax" else 0.999) * loss.residual_peak(reach)
 
 
-@pytest.mark.parametrize(("name", "n_classes"), CASES)
-def test_angle_between_residuals_of_one_label(name, n_classes):
-    loss = make_loss(name, n_classes)
+def test_angle_between_residuals_of_one_label(loss):
     scores, codes = drawn(loss, 40_000)
     found = residuals(loss, scores, np.zeros_like(codes))
     a, b = found[::2], found[1::2]
@@ -123,7 +118,7 @@ def test_angle_between_residuals_of_one_label(name, n_classes):
     kept = sizes > 1e-8  # p - e_y has lost its digits where p_y rounds to one
     versine = 1.0 - np.vecdot(a[kept], b[kept]) / sizes[kept]
     assert versine.max() <= loss.versine + 1e-7
-    if n_classes > 3:
+    if loss.n_classes > 3:
         assert versine.max() >= 0.9 * loss.versine
 
 

@@ -81,16 +81,6 @@ def test_what_comes_next_works_as_it_is_printed(run, monkeypatch, capsys):
     assert np.mean(labelled["prediction"] == messages.y_test) > 0.9
 
 
-def test_nothing_is_overwritten(run, capsys):
-    """Not even what a demo wrote."""
-    before = sorted(run[1].rglob("*"))
-    assert main(["demo", "--out", str(run[1] / "balldp-demo")]) == 2
-    error = capsys.readouterr().err
-    assert len(error.splitlines()) == 1
-    assert "exists, and nothing is overwritten: name another one" in error
-    assert sorted(run[1].rglob("*")) == before
-
-
 def test_a_demo_is_not_run_where_it_cannot_write(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(demo, "compared", lambda *_: pytest.fail("it ran"))
     (tmp_path / "file").touch()

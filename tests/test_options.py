@@ -80,20 +80,6 @@ def test_names_of_the_package_are_there_when_they_are_asked_for():
         _ = sklearn_balldp.BallDPSVC
 
 
-ROOMS = """
-import importlib, sys
-for room in sys.argv[1:]:
-    for name in [name for name in sys.modules if name.startswith("sklearn_balldp")]:
-        del sys.modules[name]
-    importlib.import_module(f"sklearn_balldp.{room}")
-"""
-
-
-def test_every_room_can_be_the_first_that_is_imported():
-    """Before, the package imported all of them in one order."""
-    run(ROOMS, *sklearn_balldp._HELD)
-
-
 @pytest.mark.parametrize(
     ("command", "said"),
     [

@@ -6,7 +6,6 @@ import msgspec
 import numpy as np
 import pytest
 
-from sklearn_balldp import BallDPLinearDiscriminant, BallDPRidgePrototype
 from sklearn_balldp._parameters import (
     LARGEST_EPSILON,
     LEAST,
@@ -21,7 +20,6 @@ from sklearn_balldp._parameters import (
     check_number,
     in_range,
 )
-from sklearn_balldp.privacy import Problem, Release
 
 ENDS = [0.0, LEAST, 0.5, 1.0, LARGEST_EPSILON, MOST]
 VALUES = [
@@ -58,25 +56,3 @@ def test_what_is_no_number_is_in_no_range(value):
     assert not in_range(value, Share)
     with pytest.raises(ValueError, match=r"^it must be a number, at least 0 and at most 1; got "):
         check_number("it", value, Share)
-
-
-@pytest.mark.parametrize(
-    ("head", "owner", "name", "kind"),
-    [
-        (BallDPRidgePrototype, Release, "epsilon", Epsilon),
-        (BallDPRidgePrototype, Release, "delta", Inside),
-        (BallDPRidgePrototype, Problem, "norm_bound", Length),
-        (BallDPRidgePrototype, Problem, "radius", Length),
-        (BallDPLinearDiscriminant, None, "share", Portion),
-        (BallDPLinearDiscriminant, None, "shrinkage", Share),
-    ],
-)
-def test_heads_take_the_ranges_of_the_record(head, owner, name, kind):
-    if owner is not None:
-        assert owner.__annotations__[name] == kind
-    for value in VALUES:
-        if in_range(value, kind):
-            head(**{name: value})._check_parameters()
-        else:
-            with pytest.raises(ValueError, match=f"^{name} must be a number"):
-                head(**{name: value})._check_parameters()

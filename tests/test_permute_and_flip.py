@@ -29,16 +29,10 @@ def exact_law(scores, epsilon):
 
 @pytest.mark.parametrize(
     ("scores", "epsilon"),
-    [
-        ([5, 0, 4, 4, 2], 0.1),
-        ([-3, -1, 0, -1], 0.7),
-        ([5, 0, 4, 4, 2], 3.0),
-        ([0, 0, 0], 2.0**-20),
-        ([7], 0.7),
-    ],
+    [([5, 0, 4, 4, 2], 1.0), ([-3, -1, 0, -1], 3.0), ([0, 0, 0], 2.0**-20), ([7], 0.7)],
 )
 def test_law_of_permute_and_flip(scores, epsilon):
-    n = 5000
+    n = 2000
     found = np.bincount(
         [permute_and_flip(scores, epsilon) for _ in range(n)], minlength=len(scores)
     )

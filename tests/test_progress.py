@@ -84,14 +84,3 @@ def test_a_service_without_output_fits(monkeypatch):
         monkeypatch.setattr(sys, "stderr", stream)
         head = BallDPRidgePrototype(delta=1e-4, radius=0.5, verbose=verbose)
         assert len(head.fit(X, y).predict(X)) == len(X)
-
-
-def test_verbose_is_a_flag_or_a_whole_number(capsys):
-    """As in scikit-learn, whose heads take 0 and 1."""
-    X, y = records()
-    for verbose in (0, np.int64(0), np.bool_(False)):
-        BallDPRidgePrototype(verbose=verbose).fit(X, y)
-        assert capsys.readouterr().err == ""
-    for verbose in (2.0, "yes", None):
-        with pytest.raises(ValueError, match="verbose must be True or False, got"):
-            BallDPRidgePrototype(verbose=verbose).fit(X, y)

@@ -15,14 +15,11 @@ import sklearn
 from scipy.optimize import brentq
 from scipy.spatial.distance import cdist, pdist
 from scipy.special import expit, ndtr
-from scipy.stats import binom
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.frozen import FrozenEstimator
-from sklearn.model_selection import GridSearchCV
-from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Normalizer, normalize
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from sklearn_balldp import (
     BallDPLinearDiscriminant,
@@ -145,10 +142,11 @@ def test_private_quantile_law_end_to_end(ball_rows, monkeypatch):
     X, y = ball_rows
     X, y = X[y == 0], y[y == 0]
     monkeypatch.setattr(distances, "GRID_SIZE", 64)
-    [law] = exact_law(X, y, 0.5, 2.0, "euclidean", monkeypatch)
+    [law] = exact_law(X, y, 0.5, 0.5, "euclidean", monkeypatch)
     monkeypatch.setattr(distances, "_shuffled", lambda n, _: np.arange(n))
-    n = 4000
-    draws = np.array([private_quantile(X, y, 0.5, epsilon=2.0) for _ in range(n)])
+    # Half or twice the epsilon moves the law by 0.12 and more: noticed but for once in 1e7.
+    n = 2500
+    draws = np.array([private_quantile(X, y, 0.5, epsilon=0.5) for _ in range(n)])
     grid = 2.0 * np.arange(1, 65) / 64
     shares = np.searchsorted(np.sort(draws), grid, side="right") / n
     assert np.abs(shares - np.cumsum(np.exp(law))).max() < kolmogorov_limit(n)
@@ -177,24 +175,6 @@ def test_private_quantile_over_neighbours(ball_rows, metric, monkeypatch):
         assert max(moved) <= 0.7 * (1 + 1e-9)
         worst = max(worst, *moved)
     assert worst > 0.3
-
-
-def test_private_quantile_likelihood_ratio_in_draws(monkeypatch):
-    """An event that favours one neighbour: its counts keep within epsilon of each other."""
-    monkeypatch.setattr(distances, "GRID_SIZE", 64)
-    X = np.vstack([np.eye(1, 6)[0] * s for s in (1.0, -1.0, 1.0, -1.0)])
-    changed = X.copy()
-    changed[2] = -X[2]
-    y, n, epsilon = np.zeros(4, int), 2000, 1.0
-    monkeypatch.setattr(distances, "_shuffled", lambda n, _: np.arange(n))
-    hits = [
-        sum(private_quantile(rows, y, 1.0, epsilon=epsilon) < 0.5 for _ in range(n))
-        for rows in (X, changed)
-    ]
-    high, low = max(hits), min(hits)
-    # If the probabilities were exactly a factor e^epsilon apart: high out of the total.
-    share = math.exp(epsilon) / (1 + math.exp(epsilon))
-    assert binom.sf(high - 1, high + low, share) > 1e-9
 
 
 # What the choice costs --------------------------------------------------------------------------
@@ -276,17 +256,6 @@ def test_a_private_radius_joins_the_total(digits):
 DECLARED, PRIVATE = RadiusPolicy(source="declared"), RadiusPolicy(source="private", epsilon=5.0)
 
 
-@parametrize_with_checks(
-    [
-        RadiusPolicy(source="declared", norm_bound=1000.0),
-        RadiusPolicy(source="private", epsilon=1.0),
-    ]
-)
-@pytest.mark.usefixtures("array_api")
-def test_contract(estimator, check):
-    check(estimator)
-
-
 @pytest.mark.parametrize("Head", [BallDPRidgePrototype, BallDPLogisticRegression])
 def test_reference_rows(Head, digits):
     X, y = digits
@@ -308,16 +277,6 @@ def test_reference_rows(Head, digits):
         head.fit(X, y, X_public=X[:, :5], y_public=y)
     # The private rows are never a fallback.
     assert "radius_" not in vars(head.radius)
-
-
-def test_declared_radius_is_conditional(digits):
-    head = BallDPRidgePrototype(4.0, radius=clone(DECLARED))
-    release = head.fit(*digits).release_
-    assert release.private == "conditional"
-    assert release.radius == same_label_quantile(*digits, 0.5)
-    assert any("declared public" in text for text in release.assumptions)
-    assert "if the radius" in str(release)
-    assert head.set_params(random_state=0).fit(*digits).release_.private is False
 
 
 def frozen(policy, X, y, **parameters):
@@ -400,22 +359,6 @@ def test_protected_labels_refuse_policies_that_read_them(digits):
     assert head.fit(X, y, X_public=X[:500], y_public=y[:500]).release_.radius < 2
 
 
-def test_grid_search_over_the_quantile(digits):
-    X, y = digits
-    with sklearn.config_context(enable_metadata_routing=True):
-        head = BallDPRidgePrototype(4.0, radius=RadiusPolicy())
-        head.set_fit_request(X_public=True, y_public=True)
-        pipe = Pipeline([("unit", Normalizer()), ("head", head)], transform_input=["X_public"])
-        grid = {"head__radius__quantile": [0.5, 0.95], "head__epsilon": [1.0, 4.0]}
-        search = GridSearchCV(pipe, grid, cv=3)
-        # The public rows are scaled: they reach the head through the same encoder.
-        search.fit(X[:1200], y[:1200], X_public=9 * X[1200:], y_public=y[1200:])
-        release = search.best_estimator_["head"].release_
-        quantile = search.best_params_["head__radius__quantile"]
-        expected = same_label_quantile(X[1200:], y[1200:], quantile)
-        assert release.radius == pytest.approx(expected, rel=1e-9)
-
-
 def test_the_auditor_passes_public_rows_on(digits):
     X, y = digits
     head = BallDPRidgePrototype(4.0, radius=RadiusPolicy())
@@ -449,10 +392,7 @@ def test_as_a_step(digits):
         ({"random_state": "x"}, "random_state"),
         ({"epsilon": 1.0}, r"epsilon=1.0 is for source='private'"),
         ({"source": "private"}, "epsilon must be a number, at least 1e-06 and at most 1000"),
-        (
-            {"source": "private", "epsilon": -1.0},
-            "epsilon must be a number, at least 1e-06 and at most 1000",
-        ),
+        ({"source": "private", "epsilon": -1.0}, "epsilon must be a number, at least 1e-06 and"),
     ],
 )
 def test_bad_policies(params, match, digits):

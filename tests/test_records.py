@@ -63,11 +63,11 @@ def models(tmp_path_factory):
     return folder
 
 
-def table(header="e,label,owner", mark=",", **columns):
+def table(header="e,label,owner", **columns):
     """A CSV of lists, labels and owners; keywords replace columns, or add some."""
     owners = [f"p{i % 30}" for i in range(N)]
     cells = {"e": LISTS, "label": LABELS, "owner": owners, **columns}
-    rows = [mark.join(f'"{cell}"' for cell in row) for row in zip(*cells.values(), strict=True)]
+    rows = [",".join(f'"{cell}"' for cell in row) for row in zip(*cells.values(), strict=True)]
     return "\n".join([header, *rows, ""])
 
 
@@ -78,11 +78,11 @@ def lines(**columns):
     return "\n".join(map(json.dumps, rows))
 
 
-def numbered(cell, header="e0;e1;e2;e3;label"):
+def numbered(cell):
     """Numbered columns, with a cell in row 3."""
     rows = [[*map(str, row), label] for row, label in zip(X.tolist(), LABELS, strict=True)]
     rows[2][1] = cell
-    return "\n".join([header, *map(";".join, rows)])
+    return "\n".join(["e0;e1;e2;e3;label", *map(";".join, rows)])
 
 
 def listed(cell):
@@ -140,10 +140,6 @@ OF_TEXTS = {
     ),
     "two files in one": ("id,text\n1,f\nid,text\n2,b\n", "! row 2 repeats the first line"),
     "Excel's separator": ("sep=;\nid;text\n1;fine\n", "! first line is Excel's sep=, no names;"),
-    "quotes that are part of the texts": (
-        "id,text\n" + '1,"Great day\n2,a secret"\n' * 9,
-        "! quoted cell of rows 1, 2, 3, 4, 5 and 4 more holds lines that would be rows",
-    ),
     "a line break in a name": ('"text","number\n(own)"\nfine,7\n', r"^text,number \(own\),predic"),
     "texts without a header": ("fine\nbad\n", "names the only column, and is no record"),
     "columns that are one": ("text|id\nfine|7\n", "! separated by commas"),
@@ -152,20 +148,11 @@ OF_TEXTS = {
 OF_PLANS = {
     # Two columns of one name.
     "two labels": ("a.csv", table("e,label,label"), "! columns 2 and 3 have one name"),
-    "two numbered columns": (
-        *("a.csv", numbered("0.5", "e0;e1;e2;e2;label"), "! columns 3 and 4 have one name"),
-    ),
-    "two columns of a TSV": (
-        *("a.tsv", table("e\tlabel\tlabel", "\t"), "! columns 2 and 3 have one name"),
-    ),
     "two names in JSON": (
         *("a.jsonl", lines().replace('"label"', '"label": "x", "label"')),
         "! columns 2 and 3 have one name; rename one of them. (line 1)",
     ),
     "two arrays of one name": ("a.npz", of_one_name, "! columns 2 and 3 have one name"),
-    "two names but for a blank": (
-        *("a.csv", table("e,label,label "), "! columns 2 and 3 have one name"),
-    ),
     "two names but for their form": (
         *("a.csv", table("e,label,e\u0301,\xe9"), "! columns 3 and 4 have one name"),
     ),
@@ -189,10 +176,6 @@ OF_PLANS = {
     ),
     # Numbers.
     "decimal commas": ("a.csv", listed("0,5 1,5 2,5 3,5"), "! row 3 is no list of real numbers"),
-    "decimal commas everywhere": (
-        *("a.csv", table(e=[cells[1:-1].replace(",", "").replace(".", ",") for cells in LISTS])),
-        "! cell in row 1 is no list of real numbers",
-    ),
     "decimal commas between commas": ("a.csv", listed("[0,5, 1,5]"), "! row 3 is no list of real"),
     "thousands": ("a.csv", listed("1 000.5, 2, 3, 4"), "! row 3 is no list of real numbers"),
     "another number of numbers": ("a.csv", listed("0.5 1.5 2.5"), "! row 3 holds more or fewer"),
@@ -260,10 +243,6 @@ CASES = {
     "unreadable numbers that are dropped": (
         *("a.csv", numbered("0,5"), f"{PLAN} --missing drop"),
         "! a cell of e0... in row 3 is no number",
-    ),
-    "two owners": (
-        *("a.csv", table("e,label,owner,owner", more=spelled("p{}")), OWNERS),
-        "! columns 3 and 4 have one name",
     ),
     "owners 7 and 7.0": (
         *("a.jsonl", lines(owner=[i % 30 * (1 if i < 60 else 1.0) for i in range(N)])),
@@ -405,6 +384,7 @@ def test_ordinary_line_breaks_are_read(text, many, tmp_path):
     "codes",
     [
         *(["8471.30", "8471.3", "250.00"], ["3.1", "3.10", "3.11"], ["1E-5", "2E+3"], ["007", "7"]),
+        *(["NA", "nan"], ["None", "null", "1e3"]),
         *(["\u0663", "\u0663.0"], ["1.0", "2.0"], ["-0.0", "0.00", "+7", "07.0"], ["7.0 a", "7 a"]),
     ],
 )
@@ -509,7 +489,6 @@ LEVELS = {
     "places": ("a/cat/1 a/dog/1 b/cat/1 b/dog/1", "pass .*/a, or"),
     "classes": ("cat/1 dog/1 dog/old/2", None),
     "folders of classes": ("cat/images/1 dog/images/1", None),
-    "parts of classes": ("cat/train/1 cat/test/1 dog/train/1 dog/test/1", None),
     "named levels": ("split=a/label=cat/1 split=b/label=dog/1", None),
 }
 
@@ -599,12 +578,10 @@ def picture(path, turned=None, kind=None):
 
 PICTURES = {
     "turned left": ("1/a.jpg", (1, 6), None),
-    "turned right": ("1/a.jpg", (-1, 8), None),
     "upside down": ("1/a.png", (2, 3), None),
     "jfif": ("1/a.jfif", None, "JPEG"),
     **({"avif": ("1/a.avif", None, "AVIF")} if features.check("avif") else {}),
     "JPEG 2000": ("1/a.jp2", None, "JPEG2000"),
-    "ppm": ("1/a.ppm", None, "PPM"),
     "no ending": ("1/a", None, "PNG"),
     "behind a link": ("2/a.png", None, None),
     "the name of a partition": ("label=1/a.png", None, None),

@@ -97,17 +97,6 @@ def test_links_outside_of_the_site_lead_somewhere(page):
             assert not anchor or anchor in anchors_of(target), link
 
 
-def test_the_page_of_security_links_the_list_of_what_no_check_finds():
-    place, anchor = re.search(
-        r"the docs say it cannot find\]\(([^#)]+)#([^)]+)\)", (ROOT / "SECURITY.md").read_text()
-    ).groups()
-    assert anchor in anchors_of(ROOT / place)
-    title = anchor.replace("-", ".{1,2}")
-    section = re.split(f"(?i)\n## {title}\n", (ROOT / place).read_text())[1].split("\n## ")[0]
-    assert "passed, because somebody lied cleverly" in section
-    assert section.count("\n- ") == 5
-
-
 def test_the_changelog_names_files_that_exist():
     text = (ROOT / "CHANGELOG.md").read_text()
     for path in re.findall(r"`([\w.]+/[\w./]+\.(?:py|md|csv))`", text):
@@ -207,11 +196,12 @@ def test_every_reason_to_skip_is_listed():
     """A machine that lacks nothing skips none of them, and shows no reason that is missing."""
     listed = runpy.run_path(str(ROOT / "conftest.py"))["MACHINE"]
     texts = [path.read_text("utf-8") for path in (ROOT / "tests").rglob("*.py")]
-    found = {reason for text in texts for reason in reasons(ast.parse(text))}
+    found = {reason for text in texts if "skip" in text for reason in reasons(ast.parse(text))}
     assert found == set(listed)
 
 
-def test_a_skip_needs_a_listed_reason(tmp_path):
+def test_a_skip_needs_a_listed_reason(tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     shutil.copy(ROOT / "conftest.py", tmp_path)
     (tmp_path / "test_skips.py").write_text(SKIPPING)
     (tmp_path / "test_file.py").write_text("import pytest; pytest.importorskip('no_such_library')")

@@ -60,7 +60,7 @@ def far(first, second):
 
 @pytest.mark.parametrize("knots", [2, 4, 7])
 def test_rows_have_norm_one_and_no_negative_entry(knots):
-    rows = TableEncoder(COLUMNS, knots=knots).transform(records(5000, knots))
+    rows = TableEncoder(COLUMNS, knots=knots).transform(records(1500, knots))
     assert rows.dtype == np.float32
     assert np.abs(np.linalg.norm(rows.astype(np.float64), axis=1) - 1.0).max() < 1e-7
     assert rows.min() >= 0.0
@@ -82,7 +82,7 @@ def test_no_change_of_a_number_goes_further_and_some_go_as_far(declared, knots):
         amount = share * step
         starts = np.concatenate(
             [
-                rng.uniform(low - amount, high + amount, 3000),
+                rng.uniform(low - amount, high + amount, 1000),
                 *(mark + amount * np.linspace(-1.2, 1.2, 121) for mark in marks),
                 marks[:-1],
                 marks[1:] - amount,
@@ -104,7 +104,7 @@ def test_no_change_of_a_number_goes_further_and_some_go_as_far(declared, knots):
 @pytest.mark.parametrize("m", range(1, len(COLUMNS) + 1))
 def test_no_change_of_some_cells_goes_further(m):
     encoder, rng = TableEncoder(COLUMNS), np.random.default_rng(m)
-    own, others = records(2000, 1), records(2000, 2)
+    own, others = records(500, 1), records(500, 2)
     furthest = 0.0
     for _ in range(4):
         names = set(rng.choice(list(COLUMNS), m, replace=False))
@@ -120,7 +120,7 @@ def test_no_change_of_some_cells_goes_further(m):
 
 
 def test_several_changes_at_once():
-    encoder, n, rng = TableEncoder(COLUMNS), 20_000, np.random.default_rng(0)
+    encoder, n, rng = TableEncoder(COLUMNS), 4000, np.random.default_rng(0)
     change = {"age": 5, "income": 10_000, "sex": None}
     own = {**records(n, 0), "age": rng.uniform(18, 90, n), "income": rng.uniform(0, 2e5, n)}
     other = {**own, "age": own["age"] + rng.uniform(-5, 5, n), "sex": rng.choice(["f", "m"], n)}
