@@ -93,17 +93,6 @@ def test_class_signals_of_a_descent():
     assert (found <= 2.0 * expected).all()
 
 
-def test_class_signals_of_two_classes_with_a_moment():
-    """The second moment is no class."""
-    plan = BallDPLinearDiscriminant(2.0, radius=0.3, share=0.5).plan(600, 8, [500, 100])
-    assert list(plan.parts) == ["class sums", "second moment"]
-    expected = np.array([500, 100]) / (plan.release.bound.sigma * math.sqrt(8))
-    np.testing.assert_allclose(plan.class_signal_to_noise, expected)
-    table = [line.split() for line in str(plan).splitlines()[-2:]]
-    ratios = [f"{ratio:.3g}" for ratio in plan.class_signal_to_noise]
-    assert table == [["0", "500", ratios[0]], ["1", "100", ratios[1]]]
-
-
 @pytest.mark.parametrize("n_steps", [1, 25])
 def test_no_class_tells_more_than_all_records(n_steps):
     """With gradients weighted by their noise, as the best reader of a transcript weighs them."""
@@ -114,8 +103,8 @@ def test_no_class_tells_more_than_all_records(n_steps):
 
 #: Epsilon and radius: of few records, and of many.
 FORETOLD = {
-    60: ((0.25, 0.6), (1.0, None), (8.0, 0.6), (2.0, 0.1), (0.5, 0.02)),
-    717: ((0.1, None), (0.02, 0.6), (0.5, 0.6), (2.0, None), (0.1, 0.1)),
+    60: ((0.25, 0.6), (1.0, None), (2.0, 0.1), (0.5, 0.02)),
+    717: ((0.1, None), (0.02, 0.6), (2.0, None), (0.1, 0.1)),
 }
 
 
@@ -140,7 +129,7 @@ def test_ratios_of_classes_foretell_the_accuracy_as_the_page_says(n):
             told.append(1 if min(ratios) > above else -1 if max(ratios) < below else 0)
             scores = [
                 100.0 * own.fit(X, y).score(messages.X_test, messages.y_test)
-                for _ in range(4 if told[-1] else 0)
+                for _ in range(2 if told[-1] else 0)
             ]
             assert told[-1] < 1 or np.mean(scores) >= least, (head, epsilon, radius)
             assert told[-1] > -1 or np.mean(scores) <= most, (head, epsilon, radius)

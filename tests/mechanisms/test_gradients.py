@@ -9,7 +9,6 @@ from scipy.special import expit, softmax
 
 from sklearn_balldp.losses import make_loss
 from sklearn_balldp.mechanisms import gradients
-from sklearn_balldp.mechanisms.objective import LinearObjective
 from sklearn_balldp.mechanisms.whitening import PublicMap
 from sklearn_balldp.privacy import rounding
 from sklearn_balldp.privacy.rounding import LEAST_KEPT, SUMMED, UNIT_ROUNDOFF
@@ -101,16 +100,6 @@ def test_moved_rows_record_by_record(case, dtype, whitened, kept, whitening, mon
         np.testing.assert_allclose(gradient, expected / weights.sum(), atol=atol)
 
 
-@pytest.mark.parametrize(("loss", "n_classes"), CASES[1:3])
-def test_same_as_the_objective(loss, n_classes):
-    X, y = data(20_000, n_classes, d=250, dtype=np.float32)  # on threads
-    mean = Mean(loss, X, y, n_classes, constant=1.0)
-    theta = representable(mean, np.random.default_rng(0).standard_normal((1, *mean.shape)))
-    common = {"alpha": 0.0, "norm_bound": 1.0, "fit_intercept": True}
-    exact = LinearObjective(loss, X, y, n_classes, **common).value_and_gradient(theta[0])[1]
-    np.testing.assert_allclose(mean(theta)[0], exact, atol=2e-6)
-
-
 @pytest.mark.parametrize(
     ("case", "clip", "dtype"),
     [
@@ -194,8 +183,7 @@ def test_rounding_of_whitened_rows_by_hand(dtype):
 
 
 def test_rounding_of_several_heads_by_hand():
-    """In double precision residuals of one-versus-rest are as many as classes, and grow with the
-    parameters; errors of long rows multiply."""
+    """Residuals of one-versus-rest grow with parameters; errors of long rows multiply."""
     n, d, n_classes, v, norm = 50, 10**6, 5, 2.0**-53, 1e4
     common = {"n_samples": n, "n_features": d, "norm_bound": 1.0, "constant": 0.0, "clip": 0.2}
     common |= {"dtype": np.float64, "weights": uniform_weights(n, None), "norm": norm}
@@ -212,11 +200,7 @@ ORDERS = 40
 
 @pytest.mark.parametrize("size", [1e6, 9e14])
 def test_in_double_precision_any_order_of_addition_is_covered(size):
-    """Equal rows at the edge of the clip, weights across them: all records may differ at once.
-
-    A bound without the parameters would be exceeded here: by the scores' rounding every residual
-    moves, on every machine in another way.
-    """
+    """Equal rows at the edge of the clip, weights across them: all records may differ at once."""
     n, d, rng, sums = 512, 64, np.random.default_rng(0), []
     row = rng.standard_normal(d)
     row /= np.linalg.norm(row)
@@ -276,11 +260,7 @@ def test_in_single_precision_the_gap_holds_for_wrong_scores():
     ("dtype", "kept"), [(np.float16, 0), (np.float32, 2**30), (np.float32, 0), (np.float64, 2**30)]
 )
 def test_a_row_moves_no_other_by_a_bit(dtype, moved, kept, domain, whitening, monkeypatch):
-    """A record without weight: whatever row it has, inside or far outside, the sum is the same.
-
-    Single precision rests on this: one row changes neither how others are stored, nor the sums of
-    other blocks.
-    """
+    """A record without weight: whatever row it has, inside or far outside, the sum is the same."""
     monkeypatch.setattr(gradients, "KEPT_BYTES", kept)
     n, d = 4 * SUMMED, 40
     X, y = data(n, 3, d, dtype=dtype)
@@ -309,22 +289,6 @@ def test_extreme_public_numbers_are_computed_in_float64(norm_bound, clip):
     mean = Mean("logistic", X, y, 2, clip, norm_bound=norm_bound)
     assert mean.dtype == np.float64
     assert np.isfinite(mean(np.zeros((1, *mean.shape)))).all()
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_rows_of_any_size(dtype):
-    """Rows near the largest number are projected before any product."""
-    X, y = data(50, 2, 4, dtype=dtype)
-    X[3] = np.finfo(dtype).max / 10
-    X[4] = np.finfo(dtype).tiny
-    X = np.clip(X, -1e140, 1e140) if dtype == np.float64 else X
-    for norm_bound in (1.0, 1e-9):
-        mean = Mean("logistic", X, y, 2, 0.2, norm_bound=norm_bound)
-        assert np.isfinite(mean(np.ones((1, *mean.shape)))).all()
-        norms = np.linalg.norm(as_computed(X, norm_bound=norm_bound), axis=1) / norm_bound
-        assert norms.max() <= 1 + 1e-6
-        # The factor of this row is too small for single precision.
-        assert norms[3] == pytest.approx(1.0, rel=3e-7)
 
 
 @pytest.mark.parametrize(
@@ -370,7 +334,7 @@ def test_rows_err_as_little_as_is_proved(dtype, moved, kept, whitening, monkeypa
 def test_rows_stay_in_the_smaller_ball_and_move_no_further_apart(n_directions, dtype, slack):
     """What the gaps at tau rest on: rows of any norm, any map, in both precisions."""
     rng, d = np.random.default_rng(0), 12
-    for _ in range(10):
+    for _ in range(5):
         X = (rng.standard_normal((20, d)) * rng.choice([0.01, 0.3, 3.0], (20, 1))).astype(dtype)
         other = (X + rng.choice([1e-3, 0.5]) * rng.standard_normal(X.shape)).astype(dtype)
         centre = rng.standard_normal(d)

@@ -19,18 +19,10 @@ from sklearn_balldp import (
     ReconstructionAuditor,
     compose_releases,
 )
-from sklearn_balldp.accounting import BudgetExceededError
 from sklearn_balldp.audit import FailedGuaranteeWarning
 from sklearn_balldp.audit.attacks import Candidates, answer_again
 from sklearn_balldp.audit.noise_tests import weight_checks
-from sklearn_balldp.mechanisms import (
-    MeanGradient,
-    Mechanism,
-    PrivacyError,
-    Query,
-    Records,
-    Sums,
-)
+from sklearn_balldp.mechanisms import MeanGradient, Mechanism, PrivacyError, Query, Records, Sums
 from sklearn_balldp.privacy import Noise, Release
 from sklearn_balldp.privacy.bounds import Bound, Promised
 from sklearn_balldp.privacy.gaussian import mu_from_budget
@@ -117,8 +109,7 @@ def audited(head, **params):
 
 
 @pytest.mark.parametrize("protect", [False, True])
-@pytest.mark.parametrize("k", [2, 3])
-@pytest.mark.parametrize("Head", [BallDPLogisticRegression, BallDPSquaredHingeSVC])
+@pytest.mark.parametrize(("Head", "k"), [(BallDPLogisticRegression, 3), (BallDPSquaredHingeSVC, 2)])
 def test_an_algorithm_over_proved_queries_in_every_linear_head(Head, k, protect):
     X, y = rows(600, k)
     labels = {"protect_labels": True, "classes": range(k)} if protect else {}
@@ -186,19 +177,6 @@ def test_record_and_json():
     with pytest.raises(ValueError, match="protect_labels"):
         release.guarantee(labels="protected")
     assert release.bound.mu(release.problem, 0.6, "protected") == math.inf
-
-
-def test_accountant_and_limit():
-    X, y = rows()
-    accountant = PrivacyAccountant(radius=0.6, limit=8.0)
-    for n in (1, 2, 3):
-        accountant.attach(head_of()).fit(X, y)
-        assert accountant.total().mu == pytest.approx(math.sqrt(n) * MU)
-    head = accountant.attach(head_of())
-    with pytest.raises(BudgetExceededError):
-        head.fit(X, y)
-    assert not fitted_names(head)
-    assert accountant.total().n_releases == 3
 
 
 @dataclass(frozen=True)
@@ -373,16 +351,6 @@ def test_a_bound_sees_no_rows():
     fails(peeking, "'Problem' object has no attribute 'X'", AttributeError)
 
 
-def test_numbers_of_other_types_are_recorded_as_floats():
-    class Single(ClassMeans):
-        def bound(self, problem, mu):
-            found = super().bound(problem, mu)
-            return replace(found, sigma=np.float64(found.sigma))
-
-    release = head_of(Single()).fit(*rows()).release_
-    assert Release.from_dict(json.loads(json.dumps(release.to_dict()))) == release
-
-
 @pytest.mark.parametrize(
     ("values", "match"),
     [
@@ -486,11 +454,3 @@ def test_what_is_stated_at_the_radius_is_kept():
     louder = replace(released, mechanism=Loud(scale=1.01))
     with pytest.raises(PrivacyError, match="more than is left"):
         answer_again(louder, Records(X, y), Noise())
-
-
-def test_seeds_and_samplers():
-    X, y = rows()
-    head = head_of(random_state=0)
-    np.testing.assert_array_equal(head.fit(X, y).coef_, head.fit(X, y).coef_)
-    exact = Means(sigma=head.release_.sigma).values(head.release_.problem, records_of(head, X, y))
-    np.testing.assert_array_equal(head.coef_, Noise(0)(exact, head.release_.sigma))

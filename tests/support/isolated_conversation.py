@@ -21,12 +21,14 @@ def received(stream):
 
 def main():
     """Ask the queries of each record's conversation, and give what it returns."""
-    from sklearn_balldp import mechanisms
     from sklearn_balldp.privacy import Release
 
-    kinds = [vars(mechanisms)[name] for name in mechanisms.__all__]
     while (told := received(sys.stdin.buffer)) is not None:
+        # A process that only reads knows the bounds of this package, too.
         record = Release.from_dict(json.loads(pickle.loads(told)))
+        from sklearn_balldp import mechanisms
+
+        kinds = [vars(mechanisms)[name] for name in mechanisms.__all__]
         (kind,) = (k for k in kinds if getattr(k, "name", None) == record.mechanism)
         conversation, answer = kind().conversation(record.problem, record.bound), None
         while conversation is not None:
