@@ -240,9 +240,6 @@ def test_mean_gradients_reach_their_sensitivity_and_never_exceed_it(
         assert reached >= (least if radius < 3.0 else 0.5 * least), reached
 
 
-# -- the minimiser ---------------------------------------------------------------------------------
-
-
 def test_rows_through_a_map_move_as_far_as_the_smaller_ball_allows():
     """The gap is that of rows of norm tau; the rounding that of rows before they are shortened."""
     problem, _ = problem_of(loss="softmax")
@@ -258,6 +255,9 @@ def test_rows_through_a_map_move_as_far_as_the_smaller_ball_allows():
         for seen in (replace(MAP, directions=np.empty((D, 0)), factors=np.empty(0)), MAP)
     ]
     assert least[1] > least[0] > 0.0
+
+
+# -- the minimiser ---------------------------------------------------------------------------------
 
 
 def test_the_minimiser_is_certified():

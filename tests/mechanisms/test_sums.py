@@ -228,5 +228,5 @@ def test_counts_cost_nothing_beside_substitutions():
         constant = constant_of_counts(own)
         free = Sums(1.0, constant=1e-9).ratio(own, radius, "protected")
         priced = Sums(1.0, constant=constant).ratio(own, radius, "protected")
-        assert constant >= 0.5
+        assert constant == pytest.approx(max(0.5, math.sqrt(max(0.5 * radius**2 - 1.0, 0.0))))
         assert constant == 0.5 or priced == pytest.approx(max(free, radius), rel=1e-5)

@@ -174,7 +174,7 @@ def test_no_parameters_have_a_larger_gap(loss, n_classes, clip, label_change):
         bound, constant = (1.0, 0.5, 3.0)[seed % 3], (0.0, 0.3, 1.0, 5.0)[seed % 4]
         options = {"clip": clip, "label_change": label_change}
         oracle = Oracle(loss, n_classes, constant, bound * share, bound, **options)
-        shares.append(oracle.search(seed) / oracle.gap)
+        shares.append(oracle.search(seed, n=600) / oracle.gap)
     assert max(shares) <= 1.0 + ROUNDED
     assert min(shares[1:]) > 0.8
 
@@ -267,9 +267,9 @@ def test_some_pair_of_minimisers_comes_close(case):
     for alpha, r in itertools.product(alphas, radii):
         options = {"alpha": alpha, "label_change": label_change}
         oracle = Oracle(loss, n_classes, constant, r, **options)
-        rounds = 60 if n_classes == 2 else 300
-        searches = (oracle.search(seed, n=2000, rounds=rounds) for seed in range(2))
-        # The second one is for where the first ends at a lower summit.
+        rounds = 60 if n_classes == 2 else 200
+        searches = (oracle.search(seed, n=1000, rounds=rounds) for seed in range(3))
+        # The others are for where the first ends at a lower summit.
         reached = next((best for best in searches if best >= share * oracle.gap), 0.0)
         assert 0.0 < reached <= oracle.gap, oracle
 
@@ -352,7 +352,7 @@ def test_check_values(case):
 def test_monotone_and_below_the_paper(loss, n_classes, fit_intercept):
     """Else a guarantee at a smaller radius could be weaker than the one that was promised."""
     radii = 3.0 * np.array([1e-7, 1e-3, 0.1, 0.7, 1.01, 2, 5])
-    for alpha in (1e-6, 1e-2, 30.0):
+    for alpha in (1e-6, 1e-2):
         arguments = minimisers(alpha, 3.0, fit_intercept, n_classes)
         tight = np.array([gradient_gap(loss, r, **arguments) for r in radii])
         paper = np.array([gradient_gap(loss, r, method="paper", **arguments) for r in radii])
