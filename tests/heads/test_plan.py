@@ -17,6 +17,7 @@ from sklearn_balldp import (
     RadiusPolicy,
 )
 from sklearn_balldp.datasets import load_messages
+from sklearn_balldp.heads.plan import _of_classes
 from sklearn_balldp.mechanisms import MeanGradient, Records, Sums
 from sklearn_balldp.privacy import Noise
 
@@ -93,6 +94,17 @@ def test_class_signals_of_a_descent():
     assert (found <= 2.0 * expected).all()
 
 
+def test_class_signals_of_two_classes_with_a_moment():
+    """The second moment is no class."""
+    plan = BallDPLinearDiscriminant(2.0, radius=0.3, share=0.5).plan(600, 8, [500, 100])
+    assert list(plan.parts) == ["class sums", "second moment"]
+    expected = np.array([500, 100]) / (plan.release.bound.sigma * math.sqrt(8))
+    np.testing.assert_allclose(plan.class_signal_to_noise, expected)
+    table = [line.split() for line in str(plan).splitlines()[-2:]]
+    ratios = [f"{ratio:.3g}" for ratio in plan.class_signal_to_noise]
+    assert table == [["0", "500", ratios[0]], ["1", "100", ratios[1]]]
+
+
 @pytest.mark.parametrize("n_steps", [1, 25])
 def test_no_class_tells_more_than_all_records(n_steps):
     """With gradients weighted by their noise, as the best reader of a transcript weighs them."""
@@ -160,6 +172,9 @@ def test_a_descent_shows_the_sums_that_it_starts_from():
     assert parts["descent"] == ["class sums", "second moment", "gradients of the steps"]
     assert parts["descent from the mean"] == ["sum of all rows", "gradients of the steps"]
     assert parts["descent from zero"] == ["gradients of the steps"]
+    # A sum of all rows tells no class.
+    release = plan_of("descent from the mean").release
+    assert _of_classes(release.problem, release.bound.start, np.array(COUNTS)) == (0.0,) * 3
 
 
 def test_rare_classes_have_less_left():

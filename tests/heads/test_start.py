@@ -219,6 +219,24 @@ def test_what_the_centre_is_shrunk_by():
         assert grown <= bound.growth(problem, 0.8, "public")
 
 
+def test_a_start_from_the_mean():
+    X, y = data(mean=2.0)
+    head = fitted(20.0, mean=2.0, radius=0.3, mechanism=steps("mean"), random_state=None)
+    begin, release = first_step(head), head.release_
+    assert head.transcript_.start.shape == (D,)
+    assert not hasattr(head, "statistics_")
+    assert not begin.theta.any()
+    noise = math.sqrt(D) * release.bound.start.sigma / N
+    assert np.linalg.norm(begin.whitening.centre - X.mean(axis=0)) < 3.0 * noise + 1e-9
+    assert "r for the sum of all rows" in release.theorem
+    # Where labels are protected: two datasets that differ in labels alone are the same to it.
+    head.set_params(epsilon=2.0, **HIDDEN).fit(X, y)
+    start, problem = head.release_.bound.start, head.release_.problem
+    tables = [start.values(problem, records_of(head, X, labels)) for labels in (y, y[::-1])]
+    np.testing.assert_array_equal(*tables)
+    assert start.sigma * start.mu(problem, 0.3) == pytest.approx(2.0, rel=1e-4)
+
+
 def statistics_with(moment, n=1000, sigma=1e-9):
     """Released sums of no mean, with this second moment of the rows."""
     return dataclasses.replace(

@@ -9,6 +9,7 @@ from scipy.special import expit, softmax
 
 from sklearn_balldp.losses import make_loss
 from sklearn_balldp.mechanisms import gradients
+from sklearn_balldp.mechanisms.objective import LinearObjective
 from sklearn_balldp.mechanisms.whitening import PublicMap
 from sklearn_balldp.privacy import rounding
 from sklearn_balldp.privacy.rounding import LEAST_KEPT, SUMMED, UNIT_ROUNDOFF
@@ -98,6 +99,16 @@ def test_moved_rows_record_by_record(case, dtype, whitened, kept, whitening, mon
         )
         atol = 2e-12 if dtype == np.float64 else 6e-7
         np.testing.assert_allclose(gradient, expected / weights.sum(), atol=atol)
+
+
+@pytest.mark.parametrize(("loss", "n_classes"), CASES[1:3])
+def test_same_as_the_objective(loss, n_classes):
+    X, y = data(20_000, n_classes, d=250, dtype=np.float32)  # on threads
+    mean = Mean(loss, X, y, n_classes, constant=1.0)
+    theta = representable(mean, np.random.default_rng(0).standard_normal((1, *mean.shape)))
+    common = {"alpha": 0.0, "norm_bound": 1.0, "fit_intercept": True}
+    exact = LinearObjective(loss, X, y, n_classes, **common).value_and_gradient(theta[0])[1]
+    np.testing.assert_allclose(mean(theta)[0], exact, atol=2e-6)
 
 
 @pytest.mark.parametrize(
@@ -289,6 +300,22 @@ def test_extreme_public_numbers_are_computed_in_float64(norm_bound, clip):
     mean = Mean("logistic", X, y, 2, clip, norm_bound=norm_bound)
     assert mean.dtype == np.float64
     assert np.isfinite(mean(np.zeros((1, *mean.shape)))).all()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_rows_of_any_size(dtype):
+    """Rows near the largest number are projected before any product."""
+    X, y = data(50, 2, 4, dtype=dtype)
+    X[3] = np.finfo(dtype).max / 10
+    X[4] = np.finfo(dtype).tiny
+    X = np.clip(X, -1e140, 1e140) if dtype == np.float64 else X
+    for norm_bound in (1.0, 1e-9):
+        mean = Mean("logistic", X, y, 2, 0.2, norm_bound=norm_bound)
+        assert np.isfinite(mean(np.ones((1, *mean.shape)))).all()
+        norms = np.linalg.norm(as_computed(X, norm_bound=norm_bound), axis=1) / norm_bound
+        assert norms.max() <= 1 + 1e-6
+        # The factor of this row is too small for single precision.
+        assert norms[3] == pytest.approx(1.0, rel=3e-7)
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,7 @@ from sklearn_balldp.mechanisms import (
     Records,
     Sums,
     drive,
+    drive_many,
 )
 from sklearn_balldp.mechanisms.whitening import PublicMap
 from sklearn_balldp.privacy import Noise
@@ -402,6 +403,26 @@ def test_records_are_neither_copied_nor_shown():
         pickle.dumps(records)
     assert not any(character.isdigit() for character in repr(records))
     assert not any(character.isdigit() for character in repr(kernel()).partition(" at ")[0])
+
+
+def test_conversations_in_step():
+    """Those that end early do not ask again; each gets its own answers."""
+
+    def counting(n):
+        total = 0.0
+        for _ in range(n):
+            total += yield Spends()
+        return total
+
+    asked = []
+
+    def answer(runs, queries):
+        asked.append(list(runs))
+        return [10.0**run for run in runs]
+
+    assert drive_many([counting(n) for n in (2, 0, 3)], answer) == [2.0, 0.0, 300.0]
+    assert asked == [[0, 2], [0, 2], [2]]
+    assert drive(counting(4), lambda query: 1.0) == 4.0
 
 
 # -- a process that never had a row ----------------------------------------------------------------

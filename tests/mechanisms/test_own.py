@@ -22,7 +22,14 @@ from sklearn_balldp import (
 from sklearn_balldp.audit import FailedGuaranteeWarning
 from sklearn_balldp.audit.attacks import Candidates, answer_again
 from sklearn_balldp.audit.noise_tests import weight_checks
-from sklearn_balldp.mechanisms import MeanGradient, Mechanism, PrivacyError, Query, Records, Sums
+from sklearn_balldp.mechanisms import (
+    MeanGradient,
+    Mechanism,
+    PrivacyError,
+    Query,
+    Records,
+    Sums,
+)
 from sklearn_balldp.privacy import Noise, Release
 from sklearn_balldp.privacy.bounds import Bound, Promised
 from sklearn_balldp.privacy.gaussian import mu_from_budget
@@ -349,6 +356,16 @@ def test_promises_that_are_none():
 def test_a_bound_sees_no_rows():
     peeking = overriding(bound=lambda self, problem, mu: problem.X.mean())
     fails(peeking, "'Problem' object has no attribute 'X'", AttributeError)
+
+
+def test_numbers_of_other_types_are_recorded_as_floats():
+    class Single(ClassMeans):
+        def bound(self, problem, mu):
+            found = super().bound(problem, mu)
+            return replace(found, sigma=np.float64(found.sigma))
+
+    release = head_of(Single()).fit(*rows()).release_
+    assert Release.from_dict(json.loads(json.dumps(release.to_dict()))) == release
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,12 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
+from sklearn_balldp.heads import (
+    BallDPLinearDiscriminant,
+    BallDPLogisticRegression,
+    BallDPRidgePrototype,
+)
+from sklearn_balldp.mechanisms import GradientPerturbation
 from sklearn_balldp.privacy import Bound, Release
 from sklearn_balldp.privacy.digest import parameters_digest
 from sklearn_balldp.privacy.gaussian import delta_from_mu, mu_from_budget
@@ -80,6 +86,15 @@ def test_a_pickle_holds_plain_data_that_is_checked(release):
     record["problem"]["n_samples"] = 89
     with pytest.raises(ValueError, match=r"class_counts|sums_weights|epsilon|checksum"):
         read(record)
+
+
+def test_no_public_number_stands_twice(release):
+    record = release.to_dict()
+    assert not set(record["problem"]) & set(record["bound"])
+    assert not set(record["problem"]) & (set(record["follows"]) - {"labels"})
+    assert "class_embeddings" not in record["problem"]
+    # What has its default is left out.
+    assert "metric" not in record["problem"] or release.metric != "euclidean"
 
 
 def test_numbers_of_numpy_become_those_of_python(release_of):
@@ -225,6 +240,28 @@ def test_digest_of_parameters():
     assert parameters_digest({**named, "weights": named["weights"].T}) != parameters_digest(named)
     order = np.asfortranarray(np.arange(6.0).reshape(2, 3))
     assert parameters_digest({"w": order}) == parameters_digest({"w": order.copy("C")})
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        BallDPRidgePrototype(4.0, radius=0.5),
+        BallDPRidgePrototype(4.0, radius=0.5, random_state=0),
+        BallDPLinearDiscriminant(4.0, radius=0.5),
+        BallDPLogisticRegression(4.0, radius=0.5, mechanism="output"),
+        BallDPLogisticRegression(4.0, radius=0.5, mechanism=GradientPerturbation(n_steps=3)),
+    ],
+)
+def test_the_record_knows_its_parameters(head):
+    X = np.random.default_rng(0).standard_normal((60, 3)) / 3.0
+    head.fit(X, np.arange(60) % 3)
+    release = head.release_
+    assert release.matches(head)
+    assert Release.from_dict(json.loads(json.dumps(release.to_dict()))) == release
+    assert release.digest == parameters_digest(head.released_parameters())
+    again = copy.deepcopy(head).fit(X, np.arange(60) % 3)
+    assert release.matches(again) == (head.random_state == 0)
+    assert not release.matches(object())
 
 
 # Bounds of one's own ----------------------------------------------------------------------------

@@ -1,10 +1,13 @@
 """Public numbers of weights against brute force, and records that contradict them."""
 
 import dataclasses
+import math
 
 import numpy as np
 import pytest
 
+from sklearn_balldp import PrivacyAccountant, compose_releases
+from sklearn_balldp.accounting import PrivateAccuracy
 from sklearn_balldp.heads import (
     BallDPLogisticRegression,
     BallDPRidgePrototype,
@@ -143,3 +146,37 @@ def test_extreme_weights_of_classes_give_a_model(kind, mechanism):
     X, y = people()[0], np.arange(120) % 2
     head = kind(delta=1e-3, mechanism=mechanism, class_weight={0: 1e12, 1: 1e-12}).fit(X, y)
     assert np.isfinite(head.coef_).all()
+
+
+def test_priors_must_leave_something_for_classes_with_records():
+    head = BallDPLogisticRegression(
+        delta=1e-3, classes=[0, 1, 2], priors=[1.0, 0.0, 0.0], mechanism="output"
+    )
+    with pytest.raises(ValueError, match="leave nothing"):
+        head.fit(people()[0], 1 + np.arange(120) % 2)
+    assert not hasattr(head, "release_")
+
+
+def test_persons_beside_records_count_as_records():
+    X, y, groups = people()
+    head = BallDPRidgePrototype(delta=1e-3, radius=0.4)
+    one, all_of = head.fit(X, y).release_, head.fit(X, y, groups=groups).release_
+    both = compose_releases([one, all_of])
+    assert both.unit == "record"
+    assert both.mu == pytest.approx(math.hypot(one.guarantee(2.0).mu, all_of.guarantee(2.0).mu))
+    total = compose_releases([all_of, all_of])
+    assert total.unit == "person"
+    assert "one person's substitution" in str(total)
+    fitted = BallDPRidgePrototype(delta=1e-3).fit(X, y)
+    accountant = PrivacyAccountant(unit="person")
+    head.set_params(accountant=accountant).fit(X, y, groups=groups)
+    with pytest.raises(ValueError, match="this fit was given no groups="):
+        head.fit(X, y)
+    with pytest.raises(ValueError, match="this private accuracy"):
+        PrivateAccuracy(epsilon=1.0, accountant=accountant)(fitted, X, y)
+    accountant.spend(mu=0.1, what="by hand")
+    assert (accountant.total().unit, len(accountant.records)) == ("person", 2)
+    accountant = PrivacyAccountant()
+    PrivateAccuracy(epsilon=1.0, accountant=accountant)(fitted, X, y)
+    head.set_params(accountant=accountant).fit(X, y, groups=groups)
+    assert accountant.total().unit == "record"
