@@ -93,6 +93,17 @@ def test_a_regulariser_shrinks_the_head(Head):
     assert norms[-1] < 0.01 * norms[0]
 
 
+def test_default_step_size_uses_public_numbers_alone():
+    """Same shape, other rows: the same settings; with little noise a limit takes over."""
+    X, y = rows()
+
+    def rate(X, **params):
+        return gradient_head(**params).fit(X, y).release_.bound.learning_rate
+
+    assert rate(X) == rate(-X)
+    assert rate(X, epsilon=0.5) < rate(X, epsilon=1e3) < rate(X, epsilon=1e4)
+
+
 def test_mechanisms_are_estimators():
     mechanism = GradientPerturbation(n_steps=3, clip=None, start="zero")
     assert repr(clone(mechanism)) == "GradientPerturbation(clip=None, n_steps=3, start='zero')"

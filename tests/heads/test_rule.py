@@ -1,6 +1,7 @@
 """What predictions are made of: parameters act at the next fit, a new rule costs nothing."""
 
 import pickle
+import warnings
 
 import numpy as np
 import pytest
@@ -231,3 +232,10 @@ def test_logistic_regression_takes_class_probabilities():
     moved = binary.with_rule(priors=[0.2, 0.8]).decision_function(NEW)
     shift = np.log(0.8 / 0.2)
     np.testing.assert_allclose(moved - binary.decision_function(NEW), shift, atol=1e-6)
+
+
+def test_warnings_do_not_follow_parameters_that_changed():
+    head = fitted("prototypes").set_params(delta=0.5)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        head.predict(NEW)
