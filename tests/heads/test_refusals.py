@@ -208,6 +208,7 @@ MISSING = {
     "object array": np.array(texts(np.nan), dtype=object),
     "floats": np.array([0.0, 1.0, np.nan]),
     "dates": DAYS,
+    "durations": (DAYS - DAYS[0]),
     "texts that spell it NaN": np.array(texts(np.nan), dtype=TEXT(na_object=np.nan)),
     "texts that spell it None": np.array(texts(None), dtype=TEXT(na_object=None)),
     "texts that spell it NA": np.array(texts(pd.NA), dtype=TEXT(na_object=pd.NA)),

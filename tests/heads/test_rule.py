@@ -209,6 +209,13 @@ def test_what_is_no_rule(name, settings, match):
         clone(head).with_rule(priors=None)
 
 
+def test_a_protected_model_takes_no_class_probabilities():
+    """The shares that they would replace are private."""
+    head = BallDPLogisticRegression(4.0, mechanism="output", alpha=0.1, **HIDDEN).fit(X, Y)
+    with pytest.raises(ValueError, match="private"):
+        head.with_rule(priors="uniform")
+
+
 def test_prototypes_take_class_probabilities():
     shares, counts = fitted("prototypes"), np.array([150, 100, 50])
     ratio = shares.with_rule(priors="uniform").predict_log_proba(NEW) - shares.predict_log_proba(

@@ -122,6 +122,12 @@ def test_the_sum_of_squares_is_exact(n):
         filter_.charge(Spends(mu_=mu))
 
 
+@pytest.mark.parametrize("mu", [math.inf, math.nan, 1.3])
+def test_what_no_promise_covers(mu):
+    with pytest.raises(PrivacyError, match="nothing was drawn"):
+        PrivacyFilter(PROBLEM, promising(MU)).charge(Spends(mu_=mu))
+
+
 def test_no_more_queries_than_allowed():
     noise = Counted(0)
     ask = kernel(noise=noise, most_queries=3)
