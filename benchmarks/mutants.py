@@ -293,7 +293,7 @@ MUTANTS = (
         "privacy/contradictions.py",
         "None if counts is None else [n > 0 for n in counts]",
         "None if counts is None else [t > 0.0 for t in totals]",
-        PERSONS,
+        ("privacy/test_forged_records.py", *PERSONS),
     ),
     Mutant(
         "kappa of a ball that is too small",

@@ -9,10 +9,7 @@ from sklearn.base import clone
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from verdicts import verified
 
-from sklearn_balldp import (
-    BallDPLinearDiscriminant,
-    publish,
-)
+from sklearn_balldp import BallDPLinearDiscriminant
 from sklearn_balldp.mechanisms import Statistics
 from sklearn_balldp.mechanisms.discriminant_rule import likely_counts, spectrum_of_mean
 
@@ -144,16 +141,6 @@ def test_noisy_counts_are_believed_as_far_as_their_spread_exceeds_the_noise(spre
 
 
 # The record, and its rows -------------------------------------------------------------------------
-
-
-def test_the_record_and_the_card(digits):
-    head = BallDPLinearDiscriminant(2.0, radius=0.2, domain="sphere").fit(*digits[0])
-    release = head.release_
-    assert "F(r) for the second moment of rows on the sphere" in release.theorem
-    assert "radii are distances between rows scaled to one norm" in release.assumptions
-    assert "rows scaled to norm 1" in str(publish.card(head))
-    assert release.guarantee(0.4).epsilon > release.guarantee(0.2).epsilon
-    assert release.epsilon_full_radius == release.guarantee(2.0).epsilon
 
 
 def test_honest_releases_of_repeated_rows_pass():

@@ -25,7 +25,7 @@ def minimiser(Head, **params):
 
 
 @pytest.mark.parametrize(
-    ("n", "n_classes", "alpha"), [(50, 2, 1e-4), (5000, 3, 1e-2), (50, 10, 1.0)]
+    ("n", "n_classes", "alpha"), [(50, 2, 1e-4), (1000, 3, 1e-2), (50, 10, 1.0)]
 )
 @pytest.mark.parametrize("Head", HEADS)
 def test_same_minimiser_as_scikit_learn(noise_free, Head, n, n_classes, alpha):
@@ -123,12 +123,7 @@ def weighted_minimisers(loss, rows, signs, weights, alpha, start=0.0):
 
 @pytest.mark.parametrize(
     ("loss", "radius", "alpha", "least"),
-    [
-        ("logistic", 0.5, 0.01, 0.8),
-        ("logistic", 1.25, 0.01, 0.8),
-        ("squared_hinge", 0.3, 0.1, 0.6),
-        ("squared_hinge", 0.8, 0.1, 0.6),
-    ],
+    [("logistic", 1.25, 0.01, 0.8), ("squared_hinge", 0.3, 0.1, 0.6)],
 )
 def test_adversarial_datasets_nearly_reach_the_sensitivity(loss, radius, alpha, least):
     """Search over datasets of 20000 records, by weights, for the largest real move."""

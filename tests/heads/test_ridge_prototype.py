@@ -3,14 +3,10 @@
 import itertools
 
 import numpy as np
-import pandas as pd
 import pytest
 from scipy.special import softmax
 from sklearn.base import clone
-from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.neighbors import NearestCentroid
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import Normalizer
 
 from sklearn_balldp import BallDPRidgePrototype
 from sklearn_balldp.mechanisms.discriminant_rule import likely_counts
@@ -121,17 +117,6 @@ def test_absent_class_is_never_predicted_and_needs_no_noise(ball_rows, decision)
     assert 3 not in head.predict(X)
 
 
-def test_drops_into_pipeline_and_grid_search():
-    rng, codes = np.random.default_rng(0), np.repeat([0, 1, 2], 80)
-    X = pd.DataFrame(rng.standard_normal((240, 4)) + 3 * np.eye(4)[codes], columns=list("abcd"))
-    y = np.array(["x", "y", "z"])[codes]
-    pipe = make_pipeline(Normalizer(), BallDPRidgePrototype(radius=0.3, epsilon=20.0))
-    grid = GridSearchCV(pipe, {"balldpridgeprototype__epsilon": [1.0, 20.0]}, cv=3)
-    assert grid.fit(X, y).best_score_ > 0.8
-    assert cross_val_score(pipe, X, y, cv=3).mean() > 0.8
-    assert list(BallDPRidgePrototype().fit(X, y).feature_names_in_) == list("abcd")
-
-
 @pytest.mark.parametrize("kind", [np.float16, np.int8, np.int64])
 def test_numpy_scalars_are_the_numbers_they_print(noise_free, kind):
     """Few-bit scalars overflow silently in arithmetic that keeps their type."""
@@ -166,15 +151,6 @@ def test_radii_in_every_metric(ball_rows, metric):
     assert exact.sigma == pytest.approx(moved / exact.mu, rel=1e-5)
     sums = np.ravel(exact.bound.sigma) * 2.0 / (2.0 * np.array([50, 30, 10]) + 0.9)
     np.testing.assert_allclose(exact.sigma, sums, rtol=1e-9)
-
-
-def test_refit_with_protected_labels_forgets_the_counts(ball_rows):
-    head = BallDPRidgePrototype().fit(*ball_rows)
-    assert head.class_counts_.tolist() == [50, 30, 10]
-    head.set_params(**HIDDEN)
-    assert head.class_counts_.tolist() == [50, 30, 10]
-    head.fit(*ball_rows)
-    assert not hasattr(head, "class_counts_")
 
 
 def test_protected_prototypes_are_made_of_sums_and_counts(noise_free, ball_rows):

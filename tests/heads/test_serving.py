@@ -13,8 +13,6 @@ from head_cases import rows
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import Normalizer
 from sklearn.svm import LinearSVC
 
 from sklearn_balldp import (
@@ -140,8 +138,7 @@ def test_a_process_without_this_package(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("head", "n_classes"),
-    [*((HEADS[i], 4) for i in (1, 3, 4, 6, 8)), (HEADS[1], 2), (HEADS[6], 2)],
+    ("head", "n_classes"), [*((HEADS[i], 4) for i in (1, 3, 4, 6, 8)), (HEADS[1], 2), (HEADS[6], 2)]
 )
 def test_onnx(head, n_classes):
     head, X = fitted(head, n_classes, norm_bound=1.0), data(n_classes)[0]
@@ -149,15 +146,6 @@ def test_onnx(head, n_classes):
     assert (labels == head.predict(X)).mean() > 0.98  # single precision may turn a tie
     if hasattr(head, "predict_proba"):
         np.testing.assert_allclose(scores, head.predict_proba(X), atol=1e-5)
-
-
-def test_onnx_of_a_pipeline():
-    X, y = data(3)
-    model = make_pipeline(Normalizer(), BallDPLogisticRegression(8.0, radius=0.5)).fit(X, y)
-    plain = make_pipeline(*model[:-1], model[-1].to_sklearn(project=False))
-    labels, shares = onnx_outputs(plain, X)
-    assert (labels == model.predict(X)).mean() > 0.98
-    np.testing.assert_allclose(shares, model.predict_proba(X), atol=1e-5)
 
 
 @pytest.mark.parametrize("domain", ["ball", "sphere"])

@@ -10,7 +10,6 @@ from head_cases import (
     head_of,
     of_any_length,
     records_of,
-    refused,
     rows,
 )
 
@@ -22,7 +21,6 @@ from sklearn_balldp import (
 )
 from sklearn_balldp.audit.attacks import Candidates, normalised
 from sklearn_balldp.mechanisms import gradients
-from sklearn_balldp.rows import rows_in_domain
 from sklearn_balldp.rows.passes import copy_rows
 
 N, D = 300, 10
@@ -87,21 +85,6 @@ def test_prototypes_are_means_of_scaled_rows(dtype, noise_free):
     np.testing.assert_array_equal(head.predict(long), head.predict(1e3 * own))
 
 
-@pytest.mark.parametrize("domain", ["ball", "sphere"])
-@pytest.mark.parametrize(
-    ("name", "dtype", "bad"),
-    [
-        ("descent", np.float16, np.nan),
-        ("minimiser", np.float64, np.inf),
-        ("discriminant", np.float32, np.nan),
-    ],
-)
-def test_rows_that_are_not_finite_are_refused(name, dtype, bad, domain):
-    X, y = rows(N, d=D, dtype=dtype)
-    X[5, 2] = bad
-    refused(on_sphere(name, domain=domain), X, y, "NaN or infinity")
-
-
 def test_the_record_names_the_domain():
     for name in ("descent", "minimiser", "discriminant", "prototypes"):
         release = on_sphere(name).fit(*rows(N, d=D)).release_
@@ -150,19 +133,6 @@ def test_the_posterior_of_candidates_is_exact_and_an_audit_holds():
     assert auditor.guarantee_holds_, auditor.failures_
     assert auditor.report_["success"].max() > 0.2
     assert (auditor.supports_["distance"] <= auditor.supports_["mu"] * (1 + 1e-6)).all()
-
-
-def test_rows_are_scaled_to_the_bound_in_every_precision():
-    """However long or short; a zero row stays zero, and what is no number is refused."""
-    for dtype in (np.float16, np.float32, np.float64):
-        X = of_any_length(rows(N, d=D)[0], dtype).astype(np.float64)
-        X[5] = 0.0
-        found = rows_in_domain(X, 2.0, "sphere")
-        norms = np.where(np.arange(N) == 5, 0.0, 2.0)
-        np.testing.assert_allclose(np.linalg.norm(found, axis=1), norms, rtol=1e-14)
-        np.testing.assert_allclose(found, 2.0 * scaled(X), rtol=1e-12, atol=1e-300)
-    with pytest.raises(FloatingPointError, match="NaN or infinity"):
-        rows_in_domain(np.array([[np.nan, 1.0]]), 1.0, "sphere")
 
 
 def test_wide_rows_are_scaled_not_turned():

@@ -38,9 +38,9 @@ def product(scores, codes, clip):
     return np.vecdot(residuals, scores).mean()
 
 
-@pytest.mark.parametrize("n_classes", [2, 3, 7])
-@pytest.mark.parametrize("clip", [0.2, 0.5, None])
-@pytest.mark.parametrize("by", [0.25, 0.45, 0.8])
+@pytest.mark.parametrize("n_classes", [2, 7])
+@pytest.mark.parametrize("clip", [0.2, None])
+@pytest.mark.parametrize("by", [0.25, 0.8])
 def test_without_noise_it_is_the_factor_of_least_log_loss(n_classes, clip, by):
     scores, codes = records(n_classes, by)
     best = minimize_scalar(lambda a: log_loss(scores, codes, a), bounds=(0.05, 1.0)).x

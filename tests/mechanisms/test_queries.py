@@ -155,7 +155,7 @@ def test_sums_reach_their_sensitivity_and_never_exceed_it(unit, public, query, l
 
 
 @pytest.mark.parametrize("scales", [(1.0, 1.0), (1.0, 2.0)])
-@pytest.mark.parametrize("moment", [None, 0.3, 0.6, 1.0, 2.0])
+@pytest.mark.parametrize("moment", [None, 0.3, 1.0])
 def test_persons_in_several_classes_move_no_further(moment, scales):
     """Nine records of one class and one of the other, each class at its own angle."""
     labels, groups = np.array([0] * 9 + [1] + [1] * 9 + [0]), np.repeat([0, 1], 10)
@@ -163,7 +163,7 @@ def test_persons_in_several_classes_move_no_further(moment, scales):
     public = {"n_samples": 20, "n_features": 2, "n_classes": 2, "class_counts": (10, 10)}
     problem = Problem(**public, radius=2.0, domain="sphere", **weighed.public)
     query, moved = Sums(scales, moment), []
-    for pair in itertools.product(np.linspace(0.05, np.pi, 40), repeat=2):
+    for pair in itertools.product(np.linspace(0.05, np.pi, 20), repeat=2):
         half = np.repeat(pair, [9, 1]) / 2.0
         sums = []
         for sign in (1, -1):
@@ -175,19 +175,6 @@ def test_persons_in_several_classes_move_no_further(moment, scales):
     assert 0.9 * ratio <= max(moved) <= ratio
     if moment is None and scales == (1.0, 1.0):
         assert ratio <= 1.00001 * max(moved)
-
-
-def test_persons_in_several_classes_get_less_noise():
-    """Each class moves by a person's weight there, and not by all that the person has."""
-    problem, _ = problem_of("persons of several classes")
-    # Pairs of records in two classes: each class moves by a half, in two of them.
-    least = Sums(1.0).calibrated(problem, 1.0).sigma
-    assert least == pytest.approx(0.5 * math.sqrt(2.0) * 0.5, rel=1e-5)
-    plain = replace(problem, sums_weights=None)
-    assert least < 0.71 * Sums(1.0).calibrated(plain, 1.0).sigma
-    # With a moment both bounds hold, and the smaller one counts.
-    one, other = (Sums(1.0, 2.0).calibrated(own, 1.0).sigma for own in (problem, plain))
-    assert 0.71 * other < one < other
 
 
 def test_slack_of_the_grid_is_part_of_mu():
@@ -241,7 +228,7 @@ def test_mean_gradients_reach_their_sensitivity_and_never_exceed_it(
     problem, weights = problem_of(unit, loss=loss, **public)
     shape = K, D + int("constant" in given)
     rng, reached = np.random.default_rng(1), 0.0
-    for size in (0.0, 0.3, 2.0, *(20.0, 1e3, 1e6) * 4):
+    for size in (0.0, 0.3, 2.0, *(20.0, 1e3, 1e6) * 2):
         query = MeanGradient(size * rng.standard_normal(shape), 0.01, **given)
         for labels in {problem.labels, "public"}:
             moved = largest_move(query, problem, unit, weights, radius, labels)
@@ -281,17 +268,9 @@ def test_the_minimiser_is_certified():
         query = Minimiser(tol).certifiable(problem)
         assert query.tol >= tol
         theta = query.values(problem, Records(X, Y, weights))
-        objective = LinearObjective(
-            "softmax",
-            X,
-            Y,
-            K,
-            alpha=0.05,
-            norm_bound=B,
-            fit_intercept=False,
-            weights=weights,
-            total=problem.loss_weights.total,
-        )
+        total, fixed = problem.loss_weights.total, {"alpha": 0.05, "norm_bound": B}
+        fixed |= {"fit_intercept": False, "weights": weights, "total": total}
+        objective = LinearObjective("softmax", X, Y, K, **fixed)
         assert np.linalg.norm(objective.value_and_gradient(theta)[1]) <= query.tol
         assert query.accepted(problem) + query.rounding(problem)[1] <= query.tol * (1.0 + 1e-12)
     with pytest.raises(ValueError, match="alpha=1e-30 is too small"):

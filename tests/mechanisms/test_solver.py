@@ -53,20 +53,18 @@ def assert_converges(objective, tol):
 HOSTILE = list(hostile())
 
 
-@pytest.mark.parametrize("alpha", [1e-7, 1.0])
+@pytest.mark.parametrize(("alpha", "fit_intercept"), [(1e-7, True), (1.0, False)])
 @pytest.mark.parametrize("case", HOSTILE, ids=lambda c: c[0])
 @pytest.mark.parametrize(("loss", "n_classes"), CASES)
-def test_hostile_datasets(loss, n_classes, case, alpha):
+def test_hostile_datasets(loss, n_classes, case, alpha, fit_intercept):
     _, X, y = case
     y = np.minimum(y, n_classes - 1)
     counts = tuple(np.bincount(y, minlength=n_classes).tolist())
     public = {"n_samples": len(X), "n_features": X.shape[1], "n_classes": n_classes}
     public |= {"class_counts": counts, "loss": loss, "alpha": alpha, "radius": 0.5}
-    for fit_intercept in (False, True):
-        reachable, _ = Minimiser(0.0).rounding(Problem(**public, fit_intercept=fit_intercept))
-        objective = objective_of(loss, X, y, n_classes, alpha, fit_intercept)
-        # Whatever stops there would have stopped before at a larger one, which takes as long.
-        assert_converges(objective, reachable)
+    reachable, _ = Minimiser(0.0).rounding(Problem(**public, fit_intercept=fit_intercept))
+    # Whatever stops there would have stopped before at a larger one, which takes as long.
+    assert_converges(objective_of(loss, X, y, n_classes, alpha, fit_intercept), reachable)
 
 
 @pytest.mark.parametrize("broken", [("_lbfgs",), ("_lbfgs", "_newton")])
@@ -103,16 +101,6 @@ def test_what_newton_fails_at_is_left_to_the_descent(monkeypatch, error):
     monkeypatch.setattr(solver, "newton_krylov", fails)
     X, y = HOSTILE[0][1:]
     assert_converges(objective_of("softmax", X, y, 3, 0.01), 1e-9)
-
-
-@pytest.mark.parametrize(("loss", "n_classes"), CASES)
-def test_within_the_promised_distance_of_the_minimiser(loss, n_classes):
-    X, y = unit(RNG.standard_normal((200, 6))), RNG.integers(n_classes, size=200)
-    objective = objective_of(loss, X, y, n_classes, 0.05)
-    exact = minimise(objective, tol=1e-12)
-    for tol in (1e-2, 1e-4, 1e-6):
-        distance = np.linalg.norm(minimise(objective, tol=tol) - exact)
-        assert distance <= tol / 0.05
 
 
 def test_unreachable_tolerance_raises_without_data():

@@ -17,13 +17,11 @@ from sklearn_balldp.mechanisms import (
     GradientPerturbation,
     MeanGradient,
     Records,
-    Sums,
     drive,
     drive_many,
 )
 from sklearn_balldp.mechanisms.sums import class_sums
-from sklearn_balldp.privacy import Bound, Problem, Promised
-from sklearn_balldp.privacy.bounds import KINDS, tag_of
+from sklearn_balldp.privacy import Problem, Promised
 from sklearn_balldp.privacy.gaussian import delta_from_mu
 
 Z = 5.5
@@ -88,36 +86,26 @@ def log_ratios(problem, bound, here, there, n_runs):
 
 @pytest.mark.parametrize(
     ("loss", "n_steps", "learning_rate", "clip"),
-    [
-        ("logistic", 1, 1.0, 0.2),
-        ("logistic", 5, 0.0, 0.5),
-        ("squared_hinge", 1, 1.0, 2.0),
-        ("squared_hinge", 5, 0.0, 0.2),
-    ],
+    [("logistic", 1, 1.0, 0.2), ("squared_hinge", 5, 0.0, 0.2)],
 )
 def test_worst_pair_at_zero_spends_mu_exactly(loss, n_steps, learning_rate, clip):
-    """One step, or iterates that stay: L is N(mu^2/2, mu^2), neither more nor less.
-
-    Rows that are further apart than an augmented one is long, with equal residuals.
-    """
-    r, mu, n_runs = 1.6, 0.7, 10_000
+    """One step, or iterates that stay: L is N(mu^2/2, mu^2), neither more nor less."""
+    r, mu, n_runs = 1.6, 0.7, 4_000
     problem = problem_of(loss, r=r)
     bound = bound_of(n_steps, mu=mu, clip=clip, learning_rate=learning_rate)
     X, other, y = neighbours(r)
     ratios = log_ratios(problem, bound, Records(X, y), Records(other, y), n_runs)
     assert stats.kstest((ratios - mu**2 / 2) / mu, "norm").pvalue > 1e-7
-    # Two decimals of mu, from the mean.
+    # A tenth of mu, from the mean.
     assert ratios.mean() == pytest.approx(mu**2 / 2, abs=Z * mu / math.sqrt(n_runs))
 
 
 @pytest.mark.parametrize(
     ("loss", "n_classes", "clip", "labels"),
     [
-        ("logistic", 2, 0.2, "public"),
         ("logistic", 2, 0.3, "protected"),
         ("squared_hinge", 2, 0.5, "public"),
         ("softmax", 3, 0.2, "public"),
-        ("softmax", 3, 0.5, "protected"),
     ],
 )
 def test_whole_transcripts_keep_the_guarantee(loss, n_classes, clip, labels):
@@ -154,11 +142,11 @@ LOSSES = [("logistic", 2), ("squared_hinge", 2), ("softmax", 4), ("squared_hinge
 
 @pytest.mark.parametrize(("loss", "n_classes"), LOSSES)
 @pytest.mark.parametrize("labels", ["public", "protected"])
-@pytest.mark.parametrize("near", [0.02, 0.1, 0.5, 0.9, 1.6])
+@pytest.mark.parametrize("near", [0.02, 0.5, 1.6])
 def test_growth_is_that_of_the_worst_norm_of_rows(loss, n_classes, labels, near):
     """A run has one map, whose norm sums decide: the largest ratio of all, and no more."""
     problem = problem_of(loss, n_classes=n_classes, n_features=8, r=near, labels=labels)
-    for least, constant in itertools.product((0.3, 0.7, 1.0), (0.0, 0.15, 2.0)):
+    for least, constant in itertools.product((0.3, 0.7), (0.0, 0.15, 2.0)):
         bound = dataclasses.replace(bound_of(), least_reach=least, constant=constant)
         norms = np.linspace(least, 1.0, 400)
         near_gaps = np.array([bound.gap(problem, near, labels, norm) for norm in norms])
@@ -171,7 +159,7 @@ def test_growth_is_that_of_the_worst_norm_of_rows(loss, n_classes, labels, near)
             assert growth <= max(far / near, 1.0) * (1.0 + 1e-8)
             if labels == "protected":
                 # Twice the clip times the row, at every radius.
-                assert growth <= 1.0 + 1e-8
+                assert bound.growth(problem, far, "public") <= growth <= 1.0 + 1e-8
 
 
 RADII = (0.1, 0.2, 0.3, 0.4, 0.6, 0.8, 1.3, 2.0)
@@ -231,17 +219,6 @@ def test_no_settings_make_the_steps_spend_more_than_mu():
         assert 0.98 * Fraction(0.9) ** 2 <= exact <= Fraction(0.9) ** 2
 
 
-def test_guarantee_at_other_radii():
-    problem, bound = problem_of(n_features=10, r=0.5), bound_of()
-    assert bound.mu(problem, 0.1) == bound.mu(problem, 0.5) == bound.mu(problem) == 1.0
-    mus = [bound.mu(problem, t) for t in np.linspace(0.05, 2.0, 40)]
-    assert (np.diff(mus) >= 0).all()
-    # One record at the clip and another without a residual are as far apart at any radius, until
-    # two of equal residuals are further.
-    assert bound.mu(problem, 1.1) == pytest.approx(1.0, rel=1e-6)
-    assert bound.mu(problem, 2.0) == pytest.approx(2.0 / math.hypot(1.0, 0.5), rel=1e-6)
-
-
 def test_what_the_sums_leave_is_rounded_up_beyond_the_radius():
     """And down for the steps: what is kept at the radius must cover what is stated elsewhere."""
     problem = problem_of(r=0.3, n_features=6)
@@ -273,31 +250,6 @@ def test_a_descent_of_no_steps_costs_what_its_sums_cost():
         bound_of(0).check(problem)
 
 
-def test_label_protection_asked_less():
-    """Same-label substitutions of a release that hides label changes too."""
-    problem, bound = problem_of(labels="protected", r=0.5, n_features=10), bound_of()
-    for t, labels in itertools.product((0.2, 0.5, 2.0), ("public", "protected")):
-        # No less, as rounding keeps its share, and no more: max(B~, t) stays below 2 B~.
-        assert bound.mu(problem, t, labels) == pytest.approx(1.0, rel=1e-8)
-    # Labels are public, and class counts are published.
-    for loss in ("logistic", "squared_hinge"):
-        assert bound.mu(problem_of(loss, r=0.5), 0.5, labels="protected") == math.inf
-    with pytest.raises(ValueError, match="labels must be one of public, protected"):
-        bound.mu(problem, 0.5, "private")
-
-
-def test_settings_that_no_proof_speaks_of():
-    problem, hinge = problem_of(), problem_of("squared_hinge")
-    for own, fault, match in (
-        (problem, {"clip": 1e-101}, "clip at least 1e-100"),
-        (hinge, {"clip": None}, "gradients of a squared hinge have no bound"),
-        (problem, {"n_steps": 5001}, "between 0 and 5000"),
-        (problem, {"least_reach": 0.2}, "between 0.3 and 1"),
-    ):
-        with pytest.raises(ValueError, match=match):
-            dataclasses.replace(bound_of(), **fault).check(own)
-
-
 def test_chains_of_substitutions():
     """A promise about unknown queries holds further away by records in between."""
     ball, promised = problem_of(r=0.5), Promised(0.7)
@@ -312,24 +264,3 @@ def test_chains_of_substitutions():
     # By way of another label.
     hidden = problem_of(r=0.5, labels="protected")
     assert promised.mu(hidden, 2.0) == promised.mu(hidden, 2.0, "public") == 2 * 0.7
-
-
-def test_statements_of_bounds():
-    problem, bound = problem_of(r=0.5), Promised(0.7)
-    assert bound.stated(problem) == ((), ())
-    assert "privacy filter" in bound.theorem(problem)
-    assert "clipped" in bound_of().theorem(problem_of())
-    assert "label" in bound_of().theorem(problem_of(labels="protected"))
-
-
-def test_kinds_are_registered_by_name():
-    assert KINDS["DescentBound"] is DescentBound
-    assert tag_of(Sums) == "Sums"
-    name = f"{__name__}:test_kinds_are_registered_by_name.<locals>.Mine"
-
-    class Mine(Bound):
-        pass
-
-    assert KINDS[name] is Mine
-    with pytest.raises(TypeError, match="abstract"):
-        Mine()

@@ -10,35 +10,21 @@ import jsonschema
 import numpy as np
 import pytest
 
-from sklearn_balldp.heads import (
-    BallDPLogisticRegression,
-    BallDPRidgePrototype,
-    BallDPSquaredHingeSVC,
-)
-from sklearn_balldp.mechanisms import DescentBound, GradientPerturbation, MeanGradient, Sums
+from sklearn_balldp.mechanisms import DescentBound, MeanGradient, Sums
 from sklearn_balldp.privacy import Problem, Release
 from sklearn_balldp.privacy.gaussian import epsilon_from_mu
-from sklearn_balldp.privacy.noise import EXACT_SAMPLER
 from sklearn_balldp.privacy.record import MAX_BYTES
 from sklearn_balldp.privacy.release import json_schema
 
 # Path, a value that no record holds, and what the error says.
 RANGES = [
     ("format", 1, r"format=1 is not known: sklearn_balldp .* reads format 2"),
-    ("format", None, "is not known"),
     ("head", "X\n\n# Y", "head"),
-    ("head", "", "head"),
-    ("head", "a b", "head"),
-    ("mechanism", "", "mechanism"),
     ("mechanism", "x" * 10**6, "mechanism"),
     ("epsilon", 0.0, "expected `float` > 0"),
     ("epsilon", math.inf, "epsilon=inf"),
-    ("epsilon", math.nan, "epsilon=nan"),
     ("epsilon", "4", r"epsilon='4': expected `float`, got `str`"),
-    ("epsilon", True, "epsilon=True"),
-    ("epsilon", 10**400, "epsilon"),
     ("delta", 0.0, "delta"),
-    ("delta", 1, "delta"),
     ("radius_source", "rumour", "must be one of number, reference"),
     ("radius_epsilon", -1.0, "radius_epsilon"),
     ("radius_edits", 0.5, "radius_edits"),
@@ -46,25 +32,15 @@ RANGES = [
     ("radius_hides_records", math.nan, "radius_hides_records"),
     ("sampler", "a die", "must be one of exact normal"),
     ("version", "9.9.9\n", "version"),
-    ("version", "", "version"),
-    ("numpy_version", "1\n- certified", "numpy_version"),
     ("date", "2026-13-01", "must be a day"),
-    ("date", "yesterday", "date"),
     ("encoder", "x\n\n# FAKE", "one short line"),
     ("encoder", "\ud800", "one short line"),
     ("encoder", "x" * 501, "encoder"),
-    ("encoder", 3, "encoder"),
-    ("rule", None, "rule"),
-    ("accepted", ["a\x1b[2J"], "one short line"),
     ("digest", "0" * 63, "digest"),
     ("surplus", 1, "unknown field `surplus`"),
-    ("problem", [], "problem"),
     ("problem.n_samples", 0, r"problem\.n_samples=0: expected `int` >= 1"),
     ("problem.n_samples", 10**12 + 1, "<= 1000000000000"),
-    ("problem.n_samples", 1.5, "expected `int`"),
-    ("problem.n_samples", True, "expected `int`, got `bool`"),
     ("problem.n_samples", ..., "missing required field `n_samples`"),
-    ("problem.n_features", -1, "n_features"),
     ("problem.n_classes", 1, "n_classes"),
     ("problem.n_classes", 20_001, "<= 20000"),
     ("problem.class_counts", [50, 30, -10], r"problem\.class_counts\[2\]=-10"),
@@ -74,43 +50,27 @@ RANGES = [
     ("problem.class_counts", [1] * 20_001, "length <= 20000"),
     ("problem.radius", 1e-310, "radius"),
     ("problem.radius", 1e31, "radius"),
-    ("problem.radius", [0.5], "radius"),
     ("problem.metric", "cosine", "must be one of euclidean, manhattan, chebyshev"),
     ("problem.norm_bound", 0.0, "norm_bound"),
     ("problem.labels", "protected", "do not go together"),
     ("problem.labels", "secret", "must be one of public, protected"),
-    ("problem.alpha", -1e-9, "alpha"),
     ("problem.alpha", 1e308, "alpha"),
     ("problem.domain", "torus", "must be one of ball, sphere"),
     ("problem.loss", "logistic", "it should be ''"),
-    ("problem.fit_intercept", 1, "fit_intercept"),
     ("problem.precision", "float16", "must be one of float64, float32"),
-    ("problem.class_embeddings", [[0.0]], "class_embeddings"),
     ("problem.class_embeddings", None, "unknown field `class_embeddings`"),
-    ("bound", [], "bound.type=None is not known"),
     ("bound", {"type": "Guess"}, "bound.type='Guess' is not known"),
-    ("bound", {"type": "Query"}, "is not known"),
-    ("bound", {"type": ["Sums"]}, "is not known"),
     ("bound", {"type": "MeanGradient"}, "no record can hold this kind"),
     ("bound", {"type": "Promised", "budget": 0.5}, "promises a Sums"),
     ("bound.sigma", [0.1, 0.1, math.inf], r"bound\.sigma\[2\]=inf"),
     ("bound.sigma", [0.1, 0.1], "no noise scales"),
-    ("bound.sigma", [0.1, 0.1, -0.1], "no noise scales"),
     ("bound.sigma", [0.1, 0.1, 0.0], "no noise scales"),
-    ("bound.sigma", [], "no noise scales"),
-    ("bound.sigma", "exact", "sigma"),
     ("bound.moment", 1.0, "epsilon|asks for"),
     ("bound.constant", 0.5, "no noise scales"),
     ("bound.pooled", True, "asks for"),
-    ("bound.sigmas", 1.0, "unknown field `sigmas`"),
     ("follows.sigma", ..., "missing required field `sigma`"),
-    ("follows.rho", 1.0, "unknown field `rho`"),
-    ("follows.mu", -1.0, "mu"),
-    ("follows.mu", "1", "mu"),
     ("follows.private", "yes", "private"),
-    ("follows.labels", "protected", "labels"),
     ("follows.unit", "person", "unit"),
-    ("follows.theorem", "none", "theorem"),
 ]
 
 
@@ -229,6 +189,14 @@ CONTRADICTIONS = [
     ("persons", {"problem.sums_weights": ...}, "epsilon"),
     ("persons", {"problem.sums_weights.n_units": 91}, "not those of 90 records"),
     ("persons", {"problem.sums_weights.n_units": 61}, "each person counts once"),
+    (
+        "persons",
+        {
+            "problem.sums_weights.class_totals": [25.0, 20.0, 0.0],
+            "problem.sums_weights.class_largest": [1.0, 0.5, 0.0],
+        },
+        "the classes with records have a weight",
+    ),
     ("persons", {"problem.sums_weights.most_records": 3}, "not those of 90 records"),
     ("persons", {"problem.sums_weights.record": 0.4}, "not those of 90 records"),
     ("persons", {"problem.sums_weights.record": 1.0}, "not those of 90 records"),
@@ -280,6 +248,8 @@ CONTRADICTIONS = [
     ("descent", {"bound.n_steps": 5001}, "between 0 and 5000"),
     ("descent", {"bound.n_steps": 2.0}, "n_steps"),
     ("descent", {"bound.clip": 1e-101}, "settings of a descent"),
+    ("descent", {"bound.constant": -1.0}, "settings of a descent"),
+    ("hinge descent", {"bound.clip": ...}, "gradients of a squared hinge have no bound"),
 ]
 
 
@@ -366,35 +336,29 @@ def test_long_records_are_neither_written_nor_read(release_of):
 
 LARGE = {
     "descent": {"loss": "softmax", "labels": "protected"},
-    "started": {"loss": "softmax", "labels": "protected"},
-    "one class each": {"loss": "softmax", "labels": "public", "class_counts": (5,) * 20_000},
     "hinge": {"loss": "squared_hinge", "labels": "protected"},
     "sums": {"loss": "", "labels": "public", "class_counts": (5,) * 20_000},
 }
 
 
 @pytest.mark.parametrize("name", LARGE)
-def test_many_classes_are_read_in_no_time(forged, name):
+def test_many_classes_are_read_in_no_time(release_of, forged, name):
     """Nothing grows faster than the record: 20,000 classes, stated in a few bytes or many."""
     numbers = {"class_counts": None, **LARGE[name]}
     problem = Problem(n_samples=100_000, n_features=10**9, n_classes=20_000, radius=0.5, **numbers)
     if name == "sums":
         bound = Sums(sigma=(9.0,) * 20_000)
     else:
-        start = Sums(sigma=1e6, constant=1.0) if name == "started" else None
+        start = Sums(sigma=1e6, constant=1.0) if name == "descent" else None
         bound = DescentBound(budget=0.5, learning_rate=1.0, clip=0.2, n_steps=100, start=start)
     heads = {"squared_hinge": "BallDPSquaredHingeSVC", "": "BallDPLinearDiscriminant"}
-    release = Release(
+    release = dataclasses.replace(
+        release_of("descent"),
         head=heads.get(problem.loss, "BallDPLogisticRegression"),
         mechanism="statistics" if name == "sums" else "gradient",
         problem=problem,
         bound=bound,
         epsilon=50.0,
-        delta=1e-6,
-        sampler=EXACT_SAMPLER,
-        version="0.2.0",
-        numpy_version="2.1.0",
-        date="2026-01-31",
     )
     record = forged(release)
     started = time.process_time()
@@ -436,29 +400,3 @@ def test_the_schema_is_that_of_honest_records(release, forged):
 
 
 # Fits -------------------------------------------------------------------------------------------
-
-
-def test_random_fits_make_records_that_are_read():
-    rng = np.random.default_rng(1)
-    for i in range(12):
-        k, d, n = rng.integers(2, 6), rng.integers(1, 8), rng.integers(12, 80)
-        X = rng.standard_normal((n, d)) * 10.0 ** rng.uniform(-3, 3)
-        y, groups = np.arange(n) % k, np.arange(n) // 2 if i % 3 == 0 else None
-        params = {
-            "epsilon": 10.0 ** rng.uniform(-2, 2),
-            "delta": 10.0 ** rng.uniform(-9, -3),
-            "radius": 10.0 ** rng.uniform(-4, 2),
-            "norm_bound": 10.0 ** rng.uniform(-3, 3),
-            "metric": ("euclidean", "manhattan", "chebyshev")[i % 3],
-        }
-        free = GradientPerturbation(start="zero", n_steps=4, clip=2.0)
-        output = {"mechanism": "output", "alpha": 10.0 ** rng.uniform(-3, 0)}
-        heads = [
-            BallDPRidgePrototype(counts=("per_class", "min")[i % 2], **params),
-            BallDPLogisticRegression(**output, **params),
-            BallDPSquaredHingeSVC(mechanism=free, **params),
-            BallDPLogisticRegression(mechanism=GradientPerturbation(n_steps=1), **params),
-        ]
-        for head in heads:
-            release = head.fit(X.astype(np.float32 if i % 2 else float), y, groups=groups).release_
-            assert Release.from_dict(json.loads(json.dumps(release.to_dict()))) == release

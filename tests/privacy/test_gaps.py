@@ -41,10 +41,7 @@ def residuals(loss, scores, codes):
 
 @dataclass(frozen=True)
 class Oracle:
-    """Adjacent records, under parameters that a minimiser may have, or any where ``alpha`` is None.
-
-    Residuals are clipped in the second case.
-    """
+    """Adjacent records, under parameters of a minimiser, or any where ``alpha`` is None."""
 
     loss: str
     n_classes: int = 2
@@ -157,10 +154,8 @@ def test_a_loss_without_a_proof_borrows_none(name, n_classes, new, monkeypatch):
 @pytest.mark.parametrize(("loss", "n_classes"), PROBLEMS)
 def test_no_minimiser_has_a_larger_gap(loss, n_classes, fit_intercept, label_change):
     every = enumerate(itertools.product((1e-4, 1e-2, 1.0), (0.01, 0.2, 0.8, 1.4, 2.0)))
-    # Every other combination here, and the rest with the other kind of intercept.
-    for seed, (alpha, share) in itertools.islice(
-        every, (fit_intercept + label_change) % 2, None, 2
-    ):
+    # Every third combination here, and others with the other kinds of intercept and label.
+    for seed, (alpha, share) in itertools.islice(every, fit_intercept + label_change, None, 3):
         options, bound = {"alpha": alpha, "label_change": label_change}, (1.0, 0.5, 3.0)[seed % 3]
         oracle = Oracle(loss, n_classes, float(fit_intercept), bound * share, bound, **options)
         assert oracle.search(seed, n=500) <= oracle.gap, oracle
@@ -175,11 +170,11 @@ def test_no_parameters_have_a_larger_gap(loss, n_classes, clip, label_change):
         assert clipped_gap(loss, 0.3, clip=None, norm_bound=1.0, constant=0.0) == math.inf
         return
     shares = []
-    for seed, share in enumerate((1e-3, 0.1, 0.5, 1.0, 1.5, 2.0)):
+    for seed, share in enumerate((1e-3, 0.1, 0.7, 1.5, 2.0)):
         bound, constant = (1.0, 0.5, 3.0)[seed % 3], (0.0, 0.3, 1.0, 5.0)[seed % 4]
         options = {"clip": clip, "label_change": label_change}
         oracle = Oracle(loss, n_classes, constant, bound * share, bound, **options)
-        shares.append(oracle.search(seed) / oracle.gap)
+        shares.append(oracle.search(seed, n=600) / oracle.gap)
     assert max(shares) <= 1.0 + ROUNDED
     assert min(shares[1:]) > 0.8
 
@@ -241,36 +236,25 @@ def test_every_corner_of_the_gap_is_attained(loss, n_classes, clip, constant):
         assert changed == pytest.approx(clip * stated["another label"], rel=1e-9)
 
 
-@pytest.mark.parametrize(("loss", "n_classes"), PROBLEMS)
-def test_logarithm_of_the_gap_is_convex_in_that_of_the_radius(loss, n_classes):
-    """Up to the diameter; so the gap at one radius over that at a smaller falls with the norm."""
-    for constant in (0.0, 0.15, 3.0):
-        options = {"clip": 0.2, "constant": constant, "n_classes": n_classes}
-        radii = np.geomspace(1e-4, 2.0, 60)
-        logs = np.log([clipped_gap(loss, r, norm_bound=1.0, **options) for r in radii])
-        assert (np.diff(logs, 2) >= -1e-9).all()
-        assert (np.diff(logs) >= 0.0).all()
-
-
 # Loss, K, constant, alphas, radii, whether labels change, and the share of the gap that some pair
 # reaches at least. A gap that were halved would be exceeded in each.
 REACHED = [
-    ("squared_hinge", 2, 1.0, (1e-4, 1e-2, 1.0), (0.1, 0.3, 1.0, 1.6), False, 0.999),
+    ("squared_hinge", 2, 1.0, (1e-4, 1.0), (0.1, 1.0, 1.6), False, 0.999),
     ("squared_hinge", 2, 0.0, (0.1, 0.01), (0.3, 0.8), False, 0.999),
-    ("logistic", 2, 0.0, (1e-4, 1e-2, 0.1, 1.0), (1e-3, 0.1, 1.0, 1.5, 2.0), False, 0.999),
+    ("logistic", 2, 0.0, (1e-4, 0.1, 1.0), (1e-3, 0.1, 1.0, 2.0), False, 0.999),
     ("logistic", 2, 1.0, (0.1, 0.01), (0.3, 1.25), False, 0.99),
     # Such a pair has the gradients of two rows of one label, anywhere in the augmented ball.
-    ("squared_hinge", 2, 0.0, (1e-3, 1e-2, 0.3), (0.1,), True, 0.999),
-    ("squared_hinge", 2, 1.0, (1e-3, 1e-2, 0.3), (0.1,), True, 0.999),
-    ("logistic", 2, 0.0, (1e-3, 1e-2, 0.3), (0.1,), True, 0.999),
-    ("logistic", 2, 1.0, (1e-3, 1e-2, 0.3), (0.1,), True, 0.999),
+    ("squared_hinge", 2, 0.0, (1e-3, 0.3), (0.1,), True, 0.999),
+    ("squared_hinge", 2, 1.0, (1e-3, 0.3), (0.1,), True, 0.999),
+    ("logistic", 2, 0.0, (1e-3, 0.3), (0.1,), True, 0.999),
+    ("logistic", 2, 1.0, (1e-3, 0.3), (0.1,), True, 0.999),
     # Scores that take all from the label have no room to give all to one other.
     ("softmax", 3, 0.0, (1.0, 0.1), (0.1,), True, 0.68),
     ("softmax", 5, 0.0, (1.0, 0.01), (0.1,), True, 0.7),
     # Log-odds against the label, and what the other classes share, have one movement to spend.
     ("softmax", 3, 0.0, (1e-3,), (0.1,), False, 0.94),
-    ("softmax", 3, 1.0, (0.01,), (0.3, 0.9), False, 0.92),
-    ("softmax", 3, 0.0, (1.0,), (1.0, 1.9), False, 0.85),
+    ("softmax", 3, 1.0, (0.01,), (0.3,), False, 0.92),
+    ("softmax", 3, 0.0, (1.0,), (1.9,), False, 0.85),
     ("softmax", 4, 1.0, (0.1,), (1.5,), False, 0.85),
     ("softmax", 8, 0.0, (1e-3,), (0.1,), False, 0.95),
     ("softmax", 8, 0.0, (0.1,), (1.0,), False, 0.77),
@@ -283,15 +267,15 @@ def test_some_pair_of_minimisers_comes_close(case):
     for alpha, r in itertools.product(alphas, radii):
         options = {"alpha": alpha, "label_change": label_change}
         oracle = Oracle(loss, n_classes, constant, r, **options)
-        rounds = 60 if n_classes == 2 else 300
-        searches = (oracle.search(seed, n=2000, rounds=rounds) for seed in range(2))
-        # The second one is for where the first ends at a lower summit.
+        rounds = 60 if n_classes == 2 else 200
+        searches = (oracle.search(seed, n=1000, rounds=rounds) for seed in range(3))
+        # The others are for where the first ends at a lower summit.
         reached = next((best for best in searches if best >= share * oracle.gap), 0.0)
         assert 0.0 < reached <= oracle.gap, oracle
 
 
-@pytest.mark.parametrize("n_classes", [2, 3, 7])
-@pytest.mark.parametrize("far", [0.1, 1.0, 4.0])
+@pytest.mark.parametrize("n_classes", [2, 7])
+@pytest.mark.parametrize("far", [0.1, 4.0])
 def test_how_far_shares_move(n_classes, far):
     """The lemma of the page of proofs: scores that move by so much move the shares no further."""
 
@@ -339,19 +323,12 @@ def test_norm_bound_holds_for_minimisers(loss, n_classes):
 # loss, K, intercept, alpha, r, the paper's bound, a bound that was proved before
 CHECK_VALUES = [
     ("logistic", 2, True, 0.1, 0.3, 1.80, 0.318),
-    ("logistic", 2, True, 0.1, 1.25, 7.50, 1.142),
     ("logistic", 2, True, 0.1, 2.0, 12.0, 1.827),
-    ("logistic", 2, True, 0.01, 0.3, 15.3, 0.608),
-    ("logistic", 2, True, 0.01, 0.5, 25.5, 0.904),
     ("logistic", 2, True, 0.01, 1.25, 63.75, 1.355),
-    ("logistic", 2, True, 0.01, 2.0, 102.0, 1.999),
     ("softmax", 3, True, 0.01, 0.3, 42.9, 1.610),
     ("softmax", 3, True, 0.01, 0.9, 128.6, 2.193),
     ("softmax", 3, True, 0.01, 2.0, 285.7, 2.828),
     ("squared_hinge", 2, False, 0.1, 0.3, 5.97, 2.88),
-    ("squared_hinge", 2, False, 0.1, 0.8, 15.91, 5.89),
-    ("squared_hinge", 2, False, 0.1, 2.0, 39.78, 7.88),
-    ("squared_hinge", 2, False, 0.01, 0.3, 17.57, 7.81),
     ("squared_hinge", 2, False, 0.01, 0.8, 46.85, 15.18),
     ("squared_hinge", 2, False, 0.01, 2.0, 117.1, 18.24),
 ]
@@ -374,15 +351,15 @@ def test_check_values(case):
 @pytest.mark.parametrize(("loss", "n_classes"), PROBLEMS)
 def test_monotone_and_below_the_paper(loss, n_classes, fit_intercept):
     """Else a guarantee at a smaller radius could be weaker than the one that was promised."""
-    radii = 3.0 * np.array([1e-7, 1e-3, 0.1, 0.3, 0.7, 1.01, 1.3, 2, 5])
-    for alpha in (1e-6, 1e-2, 30.0):
+    radii = 3.0 * np.array([1e-7, 1e-3, 0.1, 0.7, 1.01, 2, 5])
+    for alpha in (1e-6, 1e-2):
         arguments = minimisers(alpha, 3.0, fit_intercept, n_classes)
         tight = np.array([gradient_gap(loss, r, **arguments) for r in radii])
         paper = np.array([gradient_gap(loss, r, method="paper", **arguments) for r in radii])
         assert np.all(np.diff(tight) >= -2e-4 * tight[:-1])  # certified cells: that much excess
         assert np.all(tight <= paper)
-        changed = [gradient_gap(loss, r, label_change=True, **arguments) for r in radii[::4]]
-        assert np.all(changed >= tight[::4])
+        changed = [gradient_gap(loss, r, label_change=True, **arguments) for r in radii[::3]]
+        assert np.all(changed >= tight[::3])
     if loss == "softmax":
         # Where searches over log-odds begin.
         arguments = minimisers(0.5, 1.0, fit_intercept, n_classes)
@@ -391,40 +368,21 @@ def test_monotone_and_below_the_paper(loss, n_classes, fit_intercept):
 
 
 @pytest.mark.parametrize("fit_intercept", [False, True])
-def test_no_more_than_closed_forms(fit_intercept):
-    """Records of former bounds stay valid: of the identity, and of opposite gradients."""
-    augmented = math.hypot(1.0, fit_intercept)
-    for (loss, k), alpha in itertools.product(
-        (("softmax", 3), ("softmax", 1000), ("squared_hinge", 2)), (1e-4, 0.1, 10.0)
-    ):
+def test_softmax_takes_no_more_than_its_closed_form(fit_intercept):
+    """Where cells over log-odds would be coarse, and where classes are many."""
+    augmented, largest = math.hypot(1.0, fit_intercept), math.sqrt(2.0)
+    for k, alpha in itertools.product((3, 1000), (1e-4, 10.0)):
         arguments = minimisers(alpha, 1.0, fit_intercept, k)
-        bound, largest = minimizer_norm_bound(loss, **arguments), math.sqrt(2.0)
-        if loss == "squared_hinge":
-            largest = 2.0 * (1.0 + bound * augmented)
-        for r in (1e-6, 1e-2, 0.3, 1.0, 1.9):
-            drop = r * (2.0 - r) if r < 1.0 else 1.0
-            move = min(2.0 * bound * r, largest) if k == 2 else share_move(bound * r)
-            # Two residuals of one label: the larger, and the least that it may be.
-            other = largest - move if k == 2 else largest
-            former = move * (move * augmented**2 + other * drop) + largest * other * r**2
-            former = math.sqrt(max(former, (largest * r) ** 2))
-            assert gradient_gap(loss, r, **arguments) <= former * (1 + ROUNDED)
-        change = gradient_gap(loss, 0.1, label_change=True, **arguments)
-        assert change <= 2.0 * largest * augmented * (1 + ROUNDED)
-    # Stacked heads that see no change of label move by the sharper gap in the paper's mode too.
-    arguments = minimisers(0.01, 1.0, fit_intercept, 5) | {"method": "paper"}
-    bound = minimizer_norm_bound("squared_hinge", **arguments)
-    change = gradient_gap("squared_hinge", 0.3, label_change=True, **arguments)
-    assert change < math.sqrt(5) * 4.0 * augmented * (1.0 + bound * augmented)
+        bound = minimizer_norm_bound("softmax", **arguments)
+        for r in (1e-6, 0.3, 1.9):
+            drop, move = r * (2.0 - r) if r < 1.0 else 1.0, share_move(bound * r)
+            former = move * (move * augmented**2 + largest * drop) + (largest * r) ** 2
+            assert gradient_gap("softmax", r, **arguments) <= math.sqrt(former) * (1 + ROUNDED)
 
 
 @pytest.mark.parametrize(("constant", "m", "s"), [(1.0, 0.21705, 0.28799), (0.0, 0.27478, 0.2868)])
 def test_the_form_over_log_odds_by_brute_force(constant, m, s):
-    """All norms of the shares at the worst log-odds, one long and the other as short as may be.
-
-    q = expit(m + s) and q' = expit(m - s) are the shares that the label lacks. Corners of the
-    hexagon, in the bound, reach what all of its points do here.
-    """
+    """All norms of the shares at the worst log-odds, one long and the other as short as may be."""
     n_classes, radius, square = 50, 0.03, 1.0 + constant**2
     options = minimisers(0.01, 1.0, constant > 0.0, n_classes)
     stated = gradient_gap("softmax", radius=radius, **options)
@@ -603,24 +561,6 @@ def test_no_point_of_a_cell_exceeds_its_bound(loss, turning):
             assert square <= stated * (1 + mpmath.mpf("1e-12")) + mpmath.mpf("1e-290"), (rows, cell)
             tried, tight = tried + 1, tight + (square > 0.9 * stated)
     assert tight > 50
-
-
-@pytest.mark.parametrize("score", [-4.0, -2.0, 0.0, 2.0, 3.5, 4.1])
-def test_ranges_along_turning_weights(score):
-    """At an end of the angles, or at a trough between them: compared with a fine grid."""
-    size = RESIDUAL_SIZES["squared_hinge"]
-    rows = OneScore(size, RowGeometry(1.0, 0.5, 1.0), 3.0, 3.0, turning=True)
-    for low, high in itertools.combinations(np.linspace(-1.5, 1.5, 7), 2):
-        angles = np.linspace(low, high, 20_001)
-        parts = (score - 3.0 * np.sin(angles)) / (3.0 * np.cos(angles))
-        with np.errstate(divide="ignore"):
-            corners = np.array([[[low], [score], [0.1]], [[high], [score], [0.1]]])
-            (flat, steep), _, (smallest, largest), _ = rows.ranges(*corners)
-        least, most = max(parts.min(), -1.0), min(parts.max(), 1.0)
-        assert least - 1e-6 <= smallest[0] <= least
-        assert most <= largest[0] <= most + 1e-6
-        assert steep[0] >= 3.0 * np.cos(angles).max()
-        assert flat[0] <= 3.0 * np.cos(angles).min() <= flat[0] + 1e-6
 
 
 # -- errors ----------------------------------------------------------------------------------------

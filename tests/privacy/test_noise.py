@@ -19,7 +19,7 @@ from scipy import stats
 import sklearn_balldp.privacy.noise as noise_module
 from sklearn_balldp.mechanisms import MeanGradient, Minimiser, Sums
 from sklearn_balldp.privacy import Problem
-from sklearn_balldp.privacy.noise import GRID_EXPONENT, Noise, check_random_state, grid_slack
+from sklearn_balldp.privacy.noise import GRID_EXPONENT, Noise, grid_slack
 
 SCALES = np.array([[1e-6], [0.3], [40.0]])
 LEVEL = 1e-10
@@ -67,15 +67,6 @@ def test_nothing_is_drawn_ahead_or_kept(monkeypatch):
     assert tuple(map(len, drawn)) == sizes
     np.testing.assert_array_equal(np.concatenate(taken), np.concatenate(drawn))
     assert vars(noise) == {"_generator": None}
-
-
-def test_names_say_what_is_private():
-    assert Noise().private
-    assert "exact" in Noise().name
-    for seed in (0, np.random.default_rng(0), np.random.RandomState(0)):
-        assert not Noise(seed).private
-        assert "not private" in Noise(seed).name
-    np.testing.assert_array_equal(*(Noise(3)(np.zeros(20_000), 1.0) for _ in range(2)))
 
 
 def test_noise_has_no_copies():
@@ -197,11 +188,6 @@ def test_slack_covers_rounding_and_a_samplers_own_allowance(n_values):
         assert math.sqrt(2 * zcdp) + rounding <= (mu + grid_slack(n_values)) * (1 + 1e-12)
 
 
-def test_same_law_as_opendp():
-    reference = opendp_gaussian(20_000)([0.0] * 20_000)
-    assert stats.ks_2samp(Noise()(np.zeros(200_000), 1.0), reference).pvalue > LEVEL
-
-
 def test_zero_scale_passes_unchanged():
     values = np.array([[1.5, math.pi], [2.5, 3.5]])
     noisy = Noise()(values, [[0.0], [1.0]])
@@ -226,20 +212,9 @@ def test_what_is_never_released(values, sigma, match):
         Noise()(values, sigma)
 
 
-def test_bad_random_state():
-    for seed in ("0", -1, 1.5):
-        with pytest.raises(ValueError, match="random_state"):
-            check_random_state(seed)
-
-
 @pytest.mark.parametrize(
     "query",
-    [
-        Sums(),
-        Sums(moment=1.0),
-        Minimiser(tol=1e-8),
-        MeanGradient(np.zeros((1, 200)), clip=0.5),
-    ],
+    [Sums(), Sums(moment=1.0), Minimiser(tol=1e-8), MeanGradient(np.zeros((1, 200)), clip=0.5)],
     ids=["sums", "moment", "minimiser", "gradient"],
 )
 def test_the_stated_mu_covers_what_rounding_moves_apart(query, monkeypatch):

@@ -1,7 +1,6 @@
 """What sums, second moments and prototypes move by: searched, attained, and by brute force."""
 
 import math
-from dataclasses import replace
 
 import mpmath
 import numpy as np
@@ -9,7 +8,6 @@ import pytest
 from climbing import climbed, into_ball
 
 from sklearn_balldp import BallDPRidgePrototype
-from sklearn_balldp.heads.plan import _of_classes
 from sklearn_balldp.mechanisms.sums import PrototypePerturbation, class_sums
 from sklearn_balldp.privacy.problem import Problem
 from sklearn_balldp.privacy.sensitivity import moment_sensitivity
@@ -25,10 +23,7 @@ def problem_of(radius, counts=(30, 20), n_features=3, **public):
 
 
 def furthest(move, domain, radius, d, seed=0):
-    """The largest ``move`` of squared distances of two rows and of their outer products.
-
-    The rows lie in the domain, within the radius; move takes their squared norms too.
-    """
+    """The largest ``move`` of squared distances of two rows and of their outer products."""
 
     def value(free, _):
         x, z = free[:, :d], free[:, d:]
@@ -97,10 +92,10 @@ def test_scale_growth_and_limits(domain):
 
 
 @pytest.mark.parametrize("domain", DOMAINS)
-@pytest.mark.parametrize("radius", [0.02, 0.3, 0.8, 1.2, 2.0])
+@pytest.mark.parametrize("radius", [0.02, 0.8, 2.0])
 def test_both_sums_together_reach_mu_and_never_exceed_it(domain, radius):
     """One pair moves both; at the radius of the promise, and at others."""
-    for share in (0.05, 0.4, 0.95, 1.0):
+    for share in (0.05, 0.4, 0.95):
         problem = problem_of(radius, domain=domain)
         query = class_sums(problem, 0.5, share)
         for t in {radius, 0.2, 1.3}:
@@ -108,52 +103,6 @@ def test_both_sums_together_reach_mu_and_never_exceed_it(domain, radius):
             assert best <= query.ratio(problem, t, "public") < query.mu(problem, t)
             assert best >= 0.985 * query.mu(problem, t)
         assert query.mu(problem) <= 0.5
-
-
-@pytest.mark.parametrize("domain", DOMAINS)
-@pytest.mark.parametrize("radius", [0.1, 1.0, 1.9, 2.0])
-def test_label_changes_reach_mu_and_never_exceed_it(domain, radius):
-    """Any row leaves one class for another row in another: sums with their counts, and products."""
-    problem, mu = problem_of(radius, domain=domain, labels="protected"), 0.7
-    query = class_sums(problem, mu, 0.5)
-    assert query.constant == max(0.5, math.sqrt(max(0.5 * radius**2 - 1.0, 0.0)))
-
-    def changed(_, products, norms):
-        return (norms + 2.0 * query.constant**2) / query.sigma**2 + products / query.moment**2
-
-    alike = furthest(joint(query), domain, radius, 4)
-    best = max(alike, furthest(changed, domain, 2.0, 4))
-    assert best <= query.ratio(problem, radius, "protected") < query.mu(problem) <= mu
-    assert best >= 0.985 * mu
-    # Asked about one label it answers for one label.
-    assert alike <= query.mu(problem, radius, "public") <= query.mu(problem)
-
-
-@pytest.mark.parametrize("labels", ["public", "protected"])
-@pytest.mark.parametrize("domain", DOMAINS)
-@pytest.mark.parametrize("radius", [0.02, 0.4, 1.3, 2.0])
-def test_a_sum_of_all_rows_reaches_mu_and_never_exceeds_it(domain, radius, labels):
-    """It sees no label: a change of one is a substitution at any distance."""
-    problem, mu = problem_of(radius, domain=domain, labels=labels), 0.6
-    query = class_sums(problem, mu, 1.0, pooled=True)
-    best = furthest(joint(query), domain, radius if labels == "public" else 2.0, 3)
-    assert best <= query.ratio(problem, radius, labels) < query.mu(problem) <= mu
-    assert best >= 0.99 * mu
-    assert query.shape(problem) == (3,)
-    # It tells no class, and has no counts.
-    assert _of_classes(problem, query, np.array([30.0, 20.0])) == (0.0, 0.0)
-    assert replace(query, constant=0.5).mu(problem) == math.inf
-    further = query.mu(problem, 2.0)
-    assert further == pytest.approx(2.0 / query.sigma, rel=1e-5)
-    assert (further <= mu) == (labels == "protected" or radius == 2.0)
-
-
-def test_other_radii():
-    problem = problem_of(0.1)
-    query = class_sums(problem, 0.3, 0.4)
-    assert query.mu(problem, 0.1, "protected") == math.inf
-    mus = [query.mu(problem, t) for t in np.linspace(0.001, 2.0, 60)]
-    assert (np.diff(mus) > 0).all()
 
 
 # -- rounding --------------------------------------------------------------------------------------
@@ -169,15 +118,6 @@ def test_rounding_takes_a_small_share(domain, radius):
     for with_rounding, exact in zip(stated, (radius * (1 + 1e-6), moment), strict=True):
         # Rows that are all alike: every addition errs by half a unit of its result.
         assert 2.0**-53 * 10**6 < with_rounding - exact < 1e-3 * exact
-
-
-def test_rounding_of_the_sums_is_counted():
-    """Sums of many rows in the worst order stay within the allowance."""
-    n, radius = 16_000, 1e-9
-    problem, rows = problem_of(radius, (n, 0), n_features=1), np.full(n, 0.1)
-    error = abs(np.cumsum(rows)[-1] - math.fsum(rows))
-    assert error > 0.0
-    assert class_sums(problem, 1.0, 1.0).sensitivity(problem)[0] > radius + 2 * error
 
 
 @pytest.mark.parametrize("counts", [(1, 0), (1, 1000), (7, 100_000)])
@@ -208,7 +148,7 @@ Y = np.repeat([0, 1, 2], COUNTS)
 
 def neighbours(rng, radius, label_change):
     """Pairs of datasets that differ in one record, many of them extremal."""
-    for i in range(60):
+    for i in range(36):
         X = rng.standard_normal((len(Y), 3))
         X *= (rng.choice([0.2, 1.0], size=len(Y)) / np.linalg.norm(X, axis=1))[:, None]
         record, labels = np.flatnonzero(i % 3 == Y)[0], Y.copy()
@@ -230,7 +170,7 @@ def neighbours(rng, radius, label_change):
         yield X, moved, labels
 
 
-@pytest.mark.parametrize("radius", [0.1, 0.7, 2.0])
+@pytest.mark.parametrize("radius", [0.1, 2.0])
 def test_same_label_substitutions(noise_free, radius):
     """A head's prototypes move one at a time, by what its record states, and no further than mu."""
     rng, shifts = np.random.default_rng(0), []

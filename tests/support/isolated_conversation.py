@@ -21,13 +21,14 @@ def received(stream):
 
 def main():
     """Ask the queries of each record's conversation, and give what it returns."""
-    from sklearn_balldp import mechanisms
     from sklearn_balldp.privacy import Release
 
-    kinds = mechanisms.MECHANISMS.values()
     while (told := received(sys.stdin.buffer)) is not None:
+        # A process that only reads knows the bounds of this package, too.
         record = Release.from_dict(json.loads(pickle.loads(told)))
-        (kind,) = (k for k in kinds if getattr(k, "name", None) == record.mechanism)
+        from sklearn_balldp import mechanisms
+
+        kind = mechanisms.MECHANISMS[record.mechanism]
         conversation, answer = kind().conversation(record.problem, record.bound), None
         while conversation is not None:
             try:
