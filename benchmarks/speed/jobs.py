@@ -1,7 +1,6 @@
 """The jobs that are timed, by topic: each beside what a user would take instead."""
 
 import functools
-import itertools
 import os
 import subprocess
 import sys
@@ -75,13 +74,20 @@ SIZES = ((50_000, 384, 10), (10_000, 384, 77), (20_000, 768, 4), (2_000, 32, 2))
 
 def defaults(peers):
     """Default fits against scikit-learn's of the same float32 rows, by either clock."""
-    for (n, d, k), name in itertools.product(SIZES, ("perf_counter", "process_time")):
+    clocks = ("perf_counter", "process_time")
+
+    def both():
+        return np.array([getattr(time, clock)() for clock in clocks])
+
+    for n, d, k in SIZES:
         X, y = embeddings(n, d, k)
-        head, theirs = BallDPLogisticRegression(2.0, radius=0.5), LogisticRegression(max_iter=1000)
-        others = {"scikit-learn's LogisticRegression": (lambda m=theirs, X=X, y=y: m.fit(X, y), 1)}
-        job = f"{DEFAULT} ({name}), {n:,} x {d:,} float32, {k} classes"
-        ours = lambda h=head, X=X, y=y: h.fit(X, y)  # noqa: E731
-        yield from against(job, ours, others, 9, getattr(time, name))
+        own, other = BallDPLogisticRegression(2.0, radius=0.5), LogisticRegression(max_iter=1000)
+        models = {"ours": own, "scikit-learn's LogisticRegression": other}
+        jobs = {name: functools.partial(model.fit, X, y) for name, model in models.items()}
+        (_, ours), (name, theirs) = interleaved(jobs, 9, both).items()
+        for clock, own, other in zip(clocks, ours.T, theirs.T, strict=True):
+            job = f"{DEFAULT} ({clock}), {n:,} x {d:,} float32, {k} classes"
+            yield row(job, own, name, other, 1)
 
 
 def gradient(peers):
