@@ -4,14 +4,12 @@ import ast
 import inspect
 import re
 from functools import cache
-from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 from sklearn.datasets import load_digits
-from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import normalize
 
@@ -32,7 +30,6 @@ from sklearn_balldp import (
     ReconstructionAuditor,
 )
 from sklearn_balldp.audit.noise_tests import ENOUGH
-from sklearn_balldp.datasets import load_messages
 from sklearn_balldp.mechanisms import settings
 from sklearn_balldp.privacy.gaussian import mu_from_budget
 from sklearn_balldp.radius import MAX_ROWS_READ
@@ -53,7 +50,6 @@ CLASSES = {
         ReconstructionAuditor,
     )
 }
-HEADS = BallDPLogisticRegression, BallDPRidgePrototype
 PAGES = (
     "README",
     "install",
@@ -287,8 +283,8 @@ SETTINGS["heads"] += ["1,000 rows or more, of 384 features, at for", "at 300 for
 
 #: Pages that only tell what a run measured in words or units; in PAGES every number is looked at.
 EVERY_PAGE = sorted({"README", *(path.stem for path in (ROOT / "docs").glob("*.md"))} - {"errata"})
-#: What a test below computes.
-FORETOLD = ["at least 88 %", "at most 60 %", "98 to 99 %"]
+#: What ``heads/test_plan.py`` computes.
+FORETOLD = ["at least 88 %", "at most 60 %", "95 to 99 %"]
 #: What was measured once, by hand, and stands in no file; each is a debt.
 NO_FILE = {
     "README": ["in two minutes", "eight minutes on two cores"],
@@ -582,24 +578,6 @@ def test_what_a_run_measures_is_tied_to_its_file_in_docstrings_too():
 )  # fmt: skip
 def test_a_number_that_nothing_ties_is_found(text):
     assert left("nowhere", text, MEASURED)
-
-
-@pytest.mark.parametrize("n", [60, 717])
-def test_what_a_plan_foretells_of_messages(n):
-    data = load_messages()
-    X, y, test = data.X_train[:n], data.y_train[:n], (data.X_test, data.y_test)
-    clean = 100.0 * LogisticRegression(C=10.0, max_iter=300).fit(X, y).score(*test)
-    assert 97.5 <= clean < 99.5
-    low, high, counts = [], [], np.unique(y, return_counts=True)[1]
-    for kind, epsilon in product(HEADS, (0.05, 0.25, 4.0, 16.0)):
-        head = kind(epsilon, radius=0.6)
-        ratio = min(head.plan(n, X.shape[1], counts).class_signal_to_noise)
-        into = high if ratio > 1.0 else low if ratio < 0.25 else []
-        fits = [head.set_params(random_state=i).fit(X, y).score(*test) for i in range(3)]
-        into.append(np.mean(fits))
-    assert min(high) >= 0.88
-    assert max(low) <= 0.6
-    assert all(words in prose("choose") for words in FORETOLD)
 
 
 def test_what_a_radius_hides_is_what_was_measured():
