@@ -45,7 +45,7 @@ HEADS = {
 }
 COLUMNS = ("diffprivlib", "Opacus, add or remove", "Opacus", *HEADS)
 #: The table for a reader in a hurry.
-FEW, EPSILON = ("Opacus", PAPER, STANDARD, BALL, NONE), 2.0
+FEW, EPSILON = ("Opacus", STANDARD, BALL, NONE), 2.0
 
 
 @functools.lru_cache(maxsize=1)
@@ -121,7 +121,7 @@ def ratios(cells, method, other):
 
 
 def table(cells, columns=COLUMNS, epsilons=EPSILONS):
-    """A row for each dataset and epsilon; in percent, with the standard error."""
+    """A row for each dataset and epsilon; in percent, with the standard error if there are many."""
     rows = []
     for name, epsilon in itertools.product(DATASETS, epsilons):
         own = cells[(cells["dataset"] == name) & (cells["epsilon"] == epsilon)]
@@ -131,7 +131,8 @@ def table(cells, columns=COLUMNS, epsilons=EPSILONS):
             row |= {"epsilon": f"{epsilon:g}"} if len(epsilons) > 1 else {}
             for method in columns:
                 known = method in own.index
-                row[method] = "{:.1f} ± {:.1f}".format(*own.loc[method]) if known else ""
+                text = "{:.1f} ± {:.1f}" if len(epsilons) > 1 else "{:.1f}"
+                row[method] = text.format(*own.loc[method]) if known else ""
             rows.append(row)
     return pd.DataFrame(rows)
 
