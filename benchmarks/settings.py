@@ -2,7 +2,7 @@
 
 The numbers of the default settings that matter to softmax are halved and doubled, one at a time.
 Three cells a dataset, three releases a cell, at most 10000 records. The table has the change in
-points, and what would be lost on a dataset if the settings were chosen on the others of the paper.
+points, and what would be lost on a dataset if the settings were chosen on the paper's others.
 """
 
 import importlib
@@ -24,8 +24,6 @@ from benchmarks.study import (
 from sklearn_balldp import BallDPLogisticRegression, mechanisms
 from sklearn_balldp.mechanisms import settings
 
-#: Three of few records or many classes, one of two classes; and data of another kind.
-NAMES = ("trec6", "emotion", "banking77", "imdb", DIGITS)
 PROMISES = ((0.3, 0.5), ("any", 0.5), (0.1, 2.0))
 MAX_RECORDS, RELEASES = (10_000, 5_000), 3
 #: Numbers that softmax meets. The table halves and doubles each; exponents and shares stay below 1.
@@ -92,7 +90,9 @@ def measure(run, dataset, variant, radius, epsilon):
 
 
 def cells_of(run):
-    for name, variant, promise in itertools.product(run.have(NAMES), variants(), PROMISES):
+    for name, variant, promise in itertools.product(
+        run.have((*DATASETS, DIGITS)), variants(), PROMISES
+    ):
         yield name, variant, *promise
 
 

@@ -74,7 +74,7 @@ STUDIES = (CELLS,)
 def report(out):
     """A page of ratios, of which the table of default fits is kept."""
     cells = CELLS.read(out)
-    show(short(cells), out, "speed_short", cells[cells["topic"] == "defaults"])
+    show(short(cells), out, "speed_short", cells)
     text = (
         f"Measured on {processor()}, Python {platform.python_version()}. Ratio: our seconds over "
         "theirs, medians of jobs timed in turn; in brackets its range over the rounds.\n\n"
