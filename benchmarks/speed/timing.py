@@ -129,7 +129,7 @@ def rates(cells, names):
     share = values * cells["features"] * cells["itemsize"] / cells["disk"]
     return cells[names].assign(
         **{
-            "seconds": cells["seconds"].map("{:.2g}".format),
+            "seconds": cells["seconds"].map(lambda own: f"{own:.2g}" if own < 10 else f"{own:.0f}"),
             "million rows a second": (values / 1e6).map("{:.2g}".format),
             "share of the disk's speed": share.map("{:.2g}".format),
             "peak memory, MB": (cells["memory"] / 1e6).map("{:.0f}".format),
