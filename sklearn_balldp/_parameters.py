@@ -90,7 +90,7 @@ def in_range(value: Any, kind: Any) -> bool:
 
 
 def check_number(name: str, value: Any, kind: Any, otherwise: str = "") -> None:
-    """Raise a ValueError unless ``value`` is in the range of a type, or ``otherwise``."""
+    """Raise a ValueError unless ``value`` is in a range; ``otherwise`` names what else is taken."""
     if not in_range(value, kind):
         limits = get_args(kind)[1]
         ends = {"at least": limits.ge, "above": limits.gt, "at most": limits.le, "below": limits.lt}

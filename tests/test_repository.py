@@ -208,3 +208,14 @@ def test_a_skip_needs_a_listed_reason(tmp_path, monkeypatch):
     command = [sys.executable, "-m", "pytest", "-q", "-rA", "--continue-on-collection-errors"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert "1 failed, 1 passed, 1 skipped, 3 errors" in done.stdout, done.stdout
+
+
+def test_the_page_of_security_links_the_list_of_what_no_check_finds():
+    place, anchor = re.search(
+        r"the docs say it cannot find\]\(([^#)]+)#([^)]+)\)", (ROOT / "SECURITY.md").read_text()
+    ).groups()
+    assert anchor in anchors_of(ROOT / place)
+    title = anchor.replace("-", ".{1,2}")
+    section = re.split(f"(?i)\n## {title}\n", (ROOT / place).read_text())[1].split("\n## ")[0]
+    assert "passed, because somebody lied cleverly" in section
+    assert section.count("\n- ") == 5

@@ -89,7 +89,8 @@ class Terms:
     delta: float = 1e-6
     radius: float | None = None  # common radius of total and limit; None is the full radius
     limit: float | None = None
-    labels: str = "public"  # what every release must hide, as the next
+    #: What every release must hide.
+    labels: str = "public"
     unit: str = "record"
     #: Random: another file at the same path is another ledger.
     name: str = field(default_factory=lambda: uuid.uuid4().hex)

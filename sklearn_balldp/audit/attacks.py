@@ -49,7 +49,8 @@ _VALUES = 2**22
 class Candidates:
     """Noiseless answers with each candidate in the place of some records, beside the ``others``.
 
-    Of the shape (n_candidates, n_changed, n_features) are ``rows``; ``weights`` are of the places.
+    ``rows`` (n_candidates, n_changed, n_features) and ``codes`` may stand in these places, which
+    have ``weights`` in sums.
     """
 
     def __init__(

@@ -1,15 +1,20 @@
-"""Upper bounds on the success of an informed reconstruction attack (Ball-ReRo).
+r"""Upper bounds on the success of an informed reconstruction attack (Ball-ReRo).
 
-From the one that uses the most knowledge to the one that uses the least, with kappa the success of
-the best blind guess:
+The adversary knows every record but one, a finite set of candidates for it with a prior, and the
+release. Its success is compared with kappa, that of the best blind guess. The bounds, from the one
+that uses the most knowledge to the one that uses the least, are:
 
 Bayes success <= support <= ball (anchor) at the same reference <= direct <= min(DP, RDP).
+
+DP, RDP and direct bounds hold when one admissible record lies within the radius of every
+candidate, in the declared adjacency. The other bounds hold for any reference point. They use the
+*candidate models*: the noiseless model for each candidate, in units of the noise.
 
 References
 ----------
 Margaryan & Gupta, "Ball Differential Privacy: How to Mitigate Data Reconstruction with Less
 Noise" (DP, direct, anchor and support bounds). The closed RDP form, arbitrary references and the
-calibration to a stated risk are this package's ("Attacks, and what bounds them").
+calibration to a stated risk are this package's.
 """
 
 import math

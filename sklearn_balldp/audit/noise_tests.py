@@ -1,12 +1,23 @@
-"""Does a release carry the noise that it states? Tests for whoever holds the records.
+r"""Does a release carry the noise that it states? Tests for whoever holds the records.
 
-Noisy answers, less what the records give without noise, over the noise scale, must be standard
-normal deviates: their length, their law, their projections on directions that were fixed before,
-and the correlations of their blocks are tested.
+The owner knows the records D and the noisy answers. These, less what the records give without
+noise, and divided by the noise scale, must be standard normal deviates,
 
-**They refute, and certify nothing**: a seed that was kept, draws that were selected, and noise that
-lacks in few directions are not found. **A verdict must not decide whether to publish**: (epsilon,
-delta) becomes :func:`epsilon_after_redraws`.
+.. math:: z = (\tilde f - f(D)) / \sigma \sim N(0, I).
+
+The same conversation that released the answers tells which values to compare them with. Four kinds
+of tests look at z alone: its length, the distribution of its entries, its projections on directions
+that were fixed before the noise, and the correlations of its blocks with each other and with those
+of other releases.
+
+**They refute, and certify nothing.** They find mistakes: a wrong scale, a shift, another
+distribution, noise used twice, other weights, other records. They do not find a clever lie: noise
+that the publisher can draw again (from a kept seed), noise that is missing in a few directions,
+draws selected until they pass, or records that differ in few places.
+
+**A verdict must not decide whether to publish.** Whoever draws again after a FAIL publishes noise
+conditioned on the records: with alpha the level of all tests, (epsilon, delta) becomes
+:func:`epsilon_after_redraws`. Find the fault, and begin again with a fresh budget.
 """
 
 import math

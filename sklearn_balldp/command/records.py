@@ -44,7 +44,7 @@ class Records:
 
     X: Any  # texts, pictures, or an array of embeddings or of the rows of a table
     y: NDArray[Any] | None  # labels, each in one spelling
-    owners: NDArray[Any] | None  # owners, as they
+    owners: NDArray[Any] | None  # in one spelling, too
     kept: list[int] = field(default_factory=list)  # their places in the file
     n_dropped: int = 0  # how many lacked something
     n_repeated: int = 0  # how many have the content of an earlier one
@@ -60,7 +60,7 @@ class Records:
 
 
 def read(path: Path, columns: Columns, *, missing: str = "error") -> Records:
-    """All records of a file, or of a folder; ``missing`` ones are an "error", or "drop" them."""
+    """All records of a file or folder; ``missing`` says "error" or "drop" of incomplete ones."""
     table = table_of(path, columns)
     cells = {columns.content: contents_of(table, columns)}
     for name in columns.named:

@@ -20,7 +20,7 @@ REFUSED = (
 
 
 def are_plain(squares: Floats, n_features: int, domain: str) -> NDArray[np.bool_]:
-    """Which rows, by their squared norms, are neither refused nor zero on the sphere, but plain.
+    """Which rows, by their squared norms, are neither refused nor zero on the sphere.
 
     Their squares, and products with moderate weights, are well within the precision.
     """

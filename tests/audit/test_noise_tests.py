@@ -461,3 +461,12 @@ def test_the_conversation_held_again_is_honest_and_another(name):
     assert set(verdicts(head, released=again).values()) == {PASS}
     assert not np.array_equal(again.answers[0], released.answers[0])
     np.testing.assert_array_equal(released.values, kept)
+
+
+def test_a_check_draws_nothing_from_the_heads_generator():
+    X, y = data()
+    generator = np.random.default_rng(0)
+    head = BallDPRidgePrototype(4.0, radius=0.5, random_state=generator).fit(X, y)
+    before = copy.deepcopy(generator.bit_generator.state)
+    assert not convicted(head, X, y)
+    assert generator.bit_generator.state == before

@@ -16,6 +16,7 @@ from sklearn_balldp import (
 )
 from sklearn_balldp.losses import make_loss
 from sklearn_balldp.mechanisms.settings import LEAST_ALPHA, PRECISE, settings_of
+from sklearn_balldp.privacy import Release
 from sklearn_balldp.privacy.gaussian import mu_from_budget
 from sklearn_balldp.privacy.problem import Problem
 
@@ -120,3 +121,12 @@ def test_an_alpha_that_is_given_is_kept():
     assert BallDPLogisticRegression(1e8, alpha=0.0).fit(X, y).release_.mechanism == "gradient"
     head = BallDPLogisticRegression(1e8, class_embeddings=np.ones((3, 6)))
     assert head.fit(X, y).release_.mechanism == "gradient"
+
+
+@pytest.mark.parametrize(("epsilon", "radius"), [(1e-3, 2.0), (1e4, 1e-30), (1e4, 2.0)])
+def test_extreme_budgets_and_radii(epsilon, radius):
+    X, y = rows(600)
+    for Head in HEADS:
+        release = Head(epsilon, radius=radius, mechanism="gradient").fit(X, y).release_
+        assert release.mu <= mu_from_budget(epsilon, 1e-6)
+        assert Release.from_dict(release.to_dict()) == release

@@ -8,6 +8,7 @@ import pytest
 from head_cases import DESCENTS, HEADS, head_of, steps
 from sklearn.base import clone
 
+from sklearn_balldp import BallDPRidgePrototype
 from sklearn_balldp.privacy import Noise
 
 COUNTS = [31, 17, 12]
@@ -77,6 +78,13 @@ def test_nothing_noiseless_on_the_object(name, kept, monkeypatch):
         assert len(repr(float(number))) < 10 or repr(float(number)) not in text
 
 
+def test_the_leak_test_can_fail():
+    X, y = records()
+    head = BallDPRidgePrototype().fit(X, y)
+    head.sums_ = {"a": [X.sum(0)]}
+    assert np.isin(X.sum(0), np.concatenate(list(leaves(vars(head), {})))).all()
+
+
 @pytest.mark.parametrize("metric", ["euclidean", "chebyshev"])
 @pytest.mark.parametrize("name", HEADS)
 def test_only_the_released_parameters_depend_on_the_rows(name, metric):
@@ -110,3 +118,12 @@ def test_protected_labels_say_nothing_about_counts(name, recwarn):
         records_.append(dataclasses.replace(head.release_, digest=""))
     assert records_[0] == records_[1] == records_[2]
     assert not recwarn.list
+
+
+def test_counts_do_not_move_the_worst_noise():
+    X, y = records()
+    one, other = (
+        BallDPRidgePrototype(counts="worst").fit(X, c).release_ for c in (y, np.arange(60) % 3)
+    )
+    assert one.sigma == pytest.approx(other.sigma, rel=1e-9)
+    assert isinstance(one.sigma, float)

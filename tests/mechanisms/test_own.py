@@ -471,3 +471,11 @@ def test_what_is_stated_at_the_radius_is_kept():
     louder = replace(released, mechanism=Loud(scale=1.01))
     with pytest.raises(PrivacyError, match="more than is left"):
         answer_again(louder, Records(X, y), Noise())
+
+
+def test_seeds_and_samplers():
+    X, y = rows()
+    head = head_of(random_state=0)
+    np.testing.assert_array_equal(head.fit(X, y).coef_, head.fit(X, y).coef_)
+    exact = Means(sigma=head.release_.sigma).values(head.release_.problem, records_of(head, X, y))
+    np.testing.assert_array_equal(head.coef_, Noise(0)(exact, head.release_.sigma))
