@@ -80,7 +80,7 @@ ENTRIES = {
     "large": Entry("speed.large", 6, "large.md"),
     "texts": Entry("speed.texts", 20, "texts.md", f"sentence_transformers {MODEL}"),
     "verify": Entry("verify", 20, VERIFY),
-    "falsify": Entry("falsify.__main__", 80, "falsify.md falsify.png gaps.md"),
+    "falsify": Entry("falsify.__main__", 50, "falsify.md falsify.png gaps.md"),
 }
 
 

@@ -161,7 +161,9 @@ def test_table_and_picture(tmp_path, monkeypatch):
     pairs = [gaps.attack_norm(np.random.default_rng(seed), 1) for seed in range(3)]
     # A number below one is not rounded up to it.
     found = {"norm of minimisers": pairs, "none": [], "a name": [search.Found("", 1 - 1e-8, 1, "")]}
-    monkeypatch.setattr(command, "run", lambda *_: (found, "", []))
+    other = {"norm of minimisers": pairs[:2]}
+    # Runs with two seeds are one table.
+    monkeypatch.setattr(command, "run", lambda _, seed, *__: ([found, other][seed], "", []))
     command.CELLS.fill(Run(out=tmp_path))
     shutil.copy(RESULTS / "gaps.csv", tmp_path)
     assert command.report(tmp_path) == []
@@ -169,7 +171,7 @@ def test_table_and_picture(tmp_path, monkeypatch):
     assert {path.name for path in tmp_path.glob("[!.]*")} == names
     lines = (tmp_path / "falsify.md").read_text().splitlines()
     assert [line.split(" | ")[0] for line in lines[2:4]] == ["| norm of minimisers", "| a name"]
-    assert "| 0.999999 |" in lines[3]
+    assert "| norm of minimisers | 5 |" in lines[2] and "| 0.999999 |" in lines[3]
     rows = command.CELLS.read(tmp_path).to_dict("records")
     sound, refuted = ([{"attacked": "a", command.MOVE: move}] for move in (0.5, 1.1))
     for anew, holds in ((sound, True), (refuted, False)):

@@ -144,12 +144,12 @@ def measure(run_, minutes):
         runs = threads.map(
             lambda seed: run(minutes, run_.seed + seed, processes, list(ATTACKS), 150), SEEDS
         )
-    found = {name: [] for name in ATTACKS}
+    found = {}
     for own, _, failures in runs:
         if failures:
             raise RuntimeError("\n".join(failures))
         for name, pairs in own.items():
-            found[name] += pairs
+            found[name] = found.get(name, []) + pairs
     if not run_.most:
         draw(strips(found), run_.out / "falsify.png", dpi=150)
     return table(found).drop(columns="where").to_dict("records")
