@@ -4,7 +4,7 @@ float32 rows are computed in float32, which halves the time of a pass, on one ma
 datasets that differ in one row all other blocks must then be the same numbers, bit by bit. So
 nothing but a row itself may decide how it is stored or computed: rows are always copied, to C
 order, from blocks in C order. Several records of one person may be in as many blocks, each of which
-errs by itself: their sums are made in double precision. "Noise on gradients" has the proofs.
+errs by itself: their sums are made in double precision. "Finite precision" has the proofs.
 """
 
 import math

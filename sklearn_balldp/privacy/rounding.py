@@ -55,7 +55,7 @@ def mean_rounding(
 ) -> float:
     """Half of what rounding adds to the sensitivity of a computed mean gradient.
 
-    The page "Noise on gradients" proves it. Where rows are shortened (``whitened``), B is their
+    The page "Finite precision" proves it. Where rows are shortened (``whitened``), B is their
     norm before that, and ``norm`` is of parameters for rows after it.
     """
     # The records of one person may lie in several blocks, so their sums are never in float32.
