@@ -154,7 +154,8 @@ class MeanGradient(Query):
         if problem.precision == "float64" or weights.most_records > 1:
             return np.float64
         norm = problem.norm_bound if self.whitening is None else self.whitening.norm
-        return working_precision(np.dtype(np.float32), norm, self.clip or 1.0, weights.largest)
+        numbers = norm, self.clip or 1.0, weights.largest, max(self.constant, 1.0)
+        return working_precision(np.dtype(np.float32), *numbers)
 
 
 @lru_cache(1)

@@ -58,6 +58,8 @@ class PublicMap:
         n_directions = len(self.factors)
         if self.directions.shape != (len(self.centre), n_directions):
             return "its directions and factors are not of one length"
+        if not float(np.linalg.norm(self.centre)) <= norm_bound * (1.0 + 1e-9):
+            return "its centre is longer than rows may be"  # their rounding is not covered then
         if not ((self.factors > 0.0) & (self.factors <= 1.0)).all():
             return "its factors must lie between 0 and 1"
         products = self.directions.T @ self.directions

@@ -212,6 +212,8 @@ WRONG = {
     "a map that is short": {"reach": 0.1, "norm": 0.1},
     "a map that is long": {"reach": 1.5, "norm": 1.2},
     "a map of other rows": {"centre": np.zeros(D + 1)},
+    "a map that moves far": {"centre": 1.001 * np.eye(D)[0]},
+    "a map to nowhere": {"centre": np.full(D, np.nan)},
     "a map of NaN": {"factors": np.full(1, np.nan)},
     "a moment of no noise": Sums(1.0, 0.0),
     "a moment of all": Sums(1.0, 1.0, pooled=True),
@@ -269,6 +271,12 @@ def test_huge_states_have_a_finite_price_or_none(loss, precision):
                 records = Records(some.astype(precision), Y)
                 answer = Kernel(problem, records, promising(mu), Noise(0), PROVED)(query)
                 assert np.isfinite(answer).all()
+    for constant in (1e13, 1e39, 1e100):
+        query = MeanGradient(np.zeros((K, D + 1)), clip=0.2, constant=constant)
+        mu = query.mu(problem)
+        records = Records(X.astype(precision), Y)
+        answer = Kernel(problem, records, promising(mu), Noise(0), PROVED)(query)
+        assert mu < math.inf and np.isfinite(answer).all()
 
 
 PLAIN = {
