@@ -171,7 +171,8 @@ def test_table_and_picture(tmp_path, monkeypatch):
     assert {path.name for path in tmp_path.glob("[!.]*")} == names
     lines = (tmp_path / "falsify.md").read_text().splitlines()
     assert [line.split(" | ")[0] for line in lines[2:4]] == ["| norm of minimisers", "| a name"]
-    assert "| norm of minimisers | 5 |" in lines[2] and "| 0.999999 |" in lines[3]
+    assert "| norm of minimisers | 5 |" in lines[2]
+    assert "| 0.999999 |" in lines[3]
     rows = command.CELLS.read(tmp_path).to_dict("records")
     sound, refuted = ([{"attacked": "a", command.MOVE: move}] for move in (0.5, 1.1))
     for anew, holds in ((sound, True), (refuted, False)):
