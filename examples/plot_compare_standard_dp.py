@@ -71,8 +71,8 @@ plt.show()
 
 # %%
 # At equal epsilon the promises differ. What is the same for both is an attacker: here one whose
-# candidates lie within 0.6 of the hidden record. A search audits prototypes of both radii (2 is any
-# distance) against this attacker, and shows accuracy over the certificate of success. At equal
+# candidates lie within 0.6 of one training record. A search audits prototypes of both radii (2 is
+# any distance) against this attacker, and shows accuracy over the certificate of success. At equal
 # certificates a ball gains little: the wider promise takes a larger epsilon for the same one.
 auditor = ReconstructionAuditor(BallDPRidgePrototype(), radius=0.6, n_supports=2, random_state=0)
 search = GridSearchCV(

@@ -8,7 +8,7 @@ in public numbers what is promised.
 """
 
 # %%
-# Rows of unit norm are the domain. A fifth of the records is public: it gives the radius, the
+# Rows have unit norm. A fifth of the records is public: it gives the radius, the
 # median distance between records of one class, in the class where that is largest.
 import matplotlib.pyplot as plt
 import numpy as np
@@ -33,10 +33,9 @@ head.release_
 # and ten candidates for the last one, all within that distance of one possible record. This is how
 # often the attacker can at most be right.
 #
-# The lines have kinks. Beyond the declared radius two records are joined by a chain of others, each
-# within the radius of the next, and every further link costs as much as the first. So the left line
-# jumps at each multiple of the radius. No row is further than 1 from the zero record, so that
-# the right line stays as it is from there on.
+# Beyond the declared radius epsilon grows with the distance: what the sums cost about in
+# proportion, what the steps of the descent cost more slowly. No row is further than 1 from the zero
+# record, so the right line stays as it is from there on.
 release = head.release_
 radii = np.linspace(0.05, 2.0, 40)
 figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")

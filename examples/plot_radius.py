@@ -10,7 +10,7 @@ starts from such sums, and uses the rest of its budget to fit what a discriminan
 """
 
 # %%
-# Test accuracy on scikit-learn's digits at epsilon 0.5, four releases a point.
+# Test accuracy on scikit-learn's digits at epsilon 0.5, four releases per point.
 import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.datasets import load_digits

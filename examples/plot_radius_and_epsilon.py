@@ -9,7 +9,7 @@ record's share of a gradient is capped.
 """
 
 # %%
-# Two heads on scikit-learn's digits, two releases a cell.
+# Two heads on scikit-learn's digits, two releases per cell.
 import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.datasets import load_digits

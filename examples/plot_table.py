@@ -30,7 +30,7 @@ promises = {
     "any one cell": {"radius": encoder.radius(1)},
 }
 epsilons = [0.25, 0.5, 1.0, 2.0]
-# Under standard differential privacy, with the same bounds; means of ten splits, in percent, from
+# With the same bounds (DP-EBM hides a record added or removed); means of ten splits, percent, from
 # ``benchmarks/results/tables.csv``.
 others = {"DP-EBM": [64.0, 72.6, 79.0, 87.9], "diffprivlib": [60.5, 62.1, 60.7, 73.5]}
 figure, ax = plt.subplots(figsize=(6, 3))

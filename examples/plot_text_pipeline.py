@@ -8,7 +8,7 @@ head are then fitted in one pipeline, published, and attacked. It needs the extr
 """
 
 # %%
-# A few hundred short generated texts on two topics, and a hundred public ones.
+# Two hundred short generated texts on two topics, and a hundred public ones.
 import tempfile
 
 import matplotlib.pyplot as plt
