@@ -104,12 +104,18 @@ def minimiser(
         moves = step * np.eye(len(theta))
         jacobian = (slopes(theta + moves) - slopes(theta - moves)) / (2.0 * step)
         move = np.linalg.solve(0.5 * (jacobian + jacobian.T), here)
-        # Newton's step, halved until the gradient falls.
-        while np.linalg.norm(move) > 1e-14:
-            if np.linalg.norm(slopes(theta - move)[0]) < np.linalg.norm(here):
+        # Newton's step, or less: to where the convex objective stops falling along it. Gradients
+        # alone may rise on the way over a kink.
+        part, left, right = 1.0, 0.0, 1.0
+        for _ in range(50):
+            if slopes(theta - part * move)[0] @ move >= 0.0:
+                left = part
+            else:
+                right = part
+            if left == 1.0:
                 break
-            move *= 0.5
-        theta = theta - move
+            part = 0.5 * (left + right)
+        theta = theta - part * move
     return theta.reshape(shape)
 
 

@@ -18,6 +18,7 @@ import numpy as np
 from ..adjacency import RowGeometry
 from ..losses import SHORT, Loss, clip_residuals
 from ..privacy.gaps import SMALLEST_CLIP, gap_at_any_parameters
+from ..privacy.plain import are_numbers
 from ..privacy.problem import Problem
 from ..privacy.rounding import BLOCK, SHORTEST, SUMMED, mean_rounding
 from ..rows import (
@@ -73,7 +74,7 @@ class MeanGradient(Query):
     whitening: PublicMap | None = None
 
     def ratio(self, problem: Problem, radius: float, labels: str) -> float:
-        if not (0.0 < self.sigma < math.inf and self._is_proved(problem)):
+        if not (self._is_proved(problem) and 0.0 < self.sigma < math.inf):
             return math.inf
         norm = float(np.linalg.norm(self.theta)) * _UP
         return self.move(problem, radius, labels, norm) / self.sigma
@@ -106,6 +107,9 @@ class MeanGradient(Query):
 
         No row of the domain then makes a score infinite, or a gradient that is no number.
         """
+        numbers = self.sigma, self.constant, 0.0 if self.clip is None else self.clip
+        if not (are_numbers(*numbers) and type(self.theta) is np.ndarray):
+            return False
         if not (problem.loss and 0.0 <= self.constant < math.inf):
             return False
         if not (self.clip is None or SMALLEST_CLIP <= self.clip < math.inf):
@@ -161,9 +165,9 @@ class MeanGradient(Query):
 @lru_cache(1)
 def _moves_no_further(whitening: PublicMap, problem: Problem) -> bool:
     """Whether a map moves no two rows further apart, and leaves them long enough to round."""
-    if len(whitening.centre) != problem.n_features:
+    if whitening.fault(problem.norm_bound, SHORTEST) is not None:
         return False
-    return whitening.within_limits and whitening.fault(problem.norm_bound, SHORTEST) is None
+    return whitening.within_limits and len(whitening.centre) == problem.n_features
 
 
 class Gradients:

@@ -322,10 +322,13 @@ class Kernel:
         if self._charge is not None:
             self._charge()
             self._charge = None
-        noiseless = values()
+        # What a conversation has NumPy raise would depend on the records here.
+        with np.errstate(all="ignore"):
+            noiseless = values()
         if noiseless.shape != query.shape(self._problem):
             raise PrivacyError("the values of the query are not of its shape; nothing was drawn.")
-        answer = self._noise(noiseless, query.scales(self._problem))
+        with np.errstate(all="ignore"):
+            answer = self._noise(noiseless, query.scales(self._problem))
         answer.setflags(write=False)  # it is public now, and stays as it is
         return answer
 

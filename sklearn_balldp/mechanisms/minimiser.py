@@ -9,6 +9,7 @@ from scipy.optimize import brentq
 from .._parameters import check_option, check_positive
 from ..adjacency import RowGeometry
 from ..privacy.gaps import METHODS, gap_over_minimisers, minimizer_norm_bound
+from ..privacy.plain import are_numbers
 from ..privacy.problem import Problem
 from ..privacy.rounding import UNIT_ROUNDOFF, gradient_rounding
 from .base import Mechanism
@@ -49,7 +50,7 @@ class Minimiser(Query):
     sigma: float = 1.0
 
     def ratio(self, problem: Problem, radius: float, labels: str) -> float:
-        if not (0.0 < self.sigma < math.inf and self._is_proved(problem)):
+        if not (self._is_proved(problem) and 0.0 < self.sigma < math.inf):
             return math.inf
         moved = self.gap(problem, radius, labels) / (problem.alpha * problem.effective_size)
         moved += 2.0 * self.tol / problem.alpha
@@ -60,7 +61,10 @@ class Minimiser(Query):
     def _is_proved(self, problem: Problem) -> bool:
         """Whether there is a minimiser, and its tolerance is one that can be certified."""
         regular = bool(problem.loss) and problem.alpha > 0.0 and self.method in METHODS
-        return regular and 0.0 <= self.tol < math.inf
+        if not (regular and are_numbers(self.tol, self.sigma) and 0.0 <= self.tol < math.inf):
+            return False
+        # Else it depends on the records whether the solver reaches it.
+        return self.accepted(problem) >= 0.5 * replace(self, tol=0.0).rounding(problem)[0]
 
     def domain(self, problem: Problem, radius: float) -> RowGeometry:
         """Augmented rows and a radius, with the allowance for rounding."""

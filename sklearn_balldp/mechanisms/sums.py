@@ -15,6 +15,7 @@ from scipy.linalg.blas import dsyrk
 from .._parameters import check_option
 from ..adjacency import RowGeometry
 from ..privacy.bounds import Blocks, as_float_or_tuple
+from ..privacy.plain import are_numbers
 from ..privacy.problem import Problem
 from ..privacy.rounding import sums_rounding
 from ..privacy.sensitivity import moment_sensitivity
@@ -134,14 +135,21 @@ class Sums(Query):
 
     def _is_proved(self, problem: Problem) -> bool:
         """Whether these are sums that the proof speaks of."""
+        sigma: Any = self.sigma
+        if type(sigma) is not tuple:
+            sigma = () if type(sigma) is np.ndarray else (sigma,)
+        if not are_numbers(*sigma, self.constant, 1.0 if self.moment is None else self.moment):
+            return False
         n_scales = np.size(self.sigma)
         lengths = n_scales == 1 or n_scales == self.n_sums(problem)
         scales = self._occupied(problem) if lengths else np.zeros(1)
         positive = bool((scales > 0.0).all() and np.isfinite(scales).all()) and scales.size > 0
-        moment = self.moment is None or (0.0 < self.moment < math.inf and not self.pooled)
+        noisy = self.moment is None or (0.0 < self.moment < math.inf and not self.pooled)
         counted = self.constant > 0.0
         counts = not counted or (problem.labels == "protected" and not self.pooled)
-        return positive and moment and counts and 0.0 <= self.constant < math.inf
+        # A larger one could make the counts of some records infinite.
+        small = self.constant >= 0.0 and self.constant * problem.sums_weights.total <= 1e300
+        return positive and noisy and counts and small
 
     def _occupied(self, problem: Problem) -> Array:
         """Noise scales of the sums, without those of public classes that have no records."""

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from ..losses import Array
-from ..privacy.plain import make_plain
+from ..privacy.plain import are_numbers, make_plain
 from ..rows import blas_threads_for, domain_factors, project_onto_ball
 from ..rows.sources import Floats
 from .settings import LEAST_KEPT, MOST_DIRECTIONS, WHITENING
@@ -55,6 +55,11 @@ class PublicMap:
     @lru_cache(4)  # noqa: B019 (public, and asked at each step: no field ever changes)
     def fault(self, norm_bound: float, least_reach: float) -> str | None:
         """Why this is no map of rows of norm B that keeps ``least_reach`` of it; None if it is."""
+        arrays = self.centre, self.directions, self.factors
+        if not all(type(own) is np.ndarray for own in arrays):
+            return "its centre, directions and factors must be arrays"
+        if not (are_numbers(self.reach, self.norm) and self.centre.ndim == self.factors.ndim == 1):
+            return "its norms must be numbers, its centre and factors vectors"
         n_directions = len(self.factors)
         if self.directions.shape != (len(self.centre), n_directions):
             return "its directions and factors are not of one length"

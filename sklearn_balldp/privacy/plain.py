@@ -20,10 +20,15 @@ def make_plain(instance: Any) -> None:
     """Replace each field of a frozen dataclass by plain data (:func:`plain`)."""
     for item in fields_of(type(instance)):
         try:
-            value = plain(getattr(instance, item.name))
+            given = getattr(instance, item.name)
+            value = plain(given)
         except TypeError as error:
             name = f"{type(instance).__name__}.{item.name}"
             raise TypeError(f"{name} {error}") from None
+        if value is given and type(value) is np.ndarray:
+            # Whoever made it may let it be written again.
+            value = value.copy()
+            value.setflags(write=False)
         object.__setattr__(instance, item.name, value)
 
 
@@ -54,6 +59,11 @@ def plain(value: Any) -> Any:
         f"must be plain data (numbers, texts, tuples, arrays of numbers), and is a "
         f"{type(value).__name__}: convert it, a masked array by filled()."
     )
+
+
+def are_numbers(*values: Any) -> bool:
+    """Whether all are built-in numbers: others, plain dataclasses too, compare as they like."""
+    return all(type(value) in (int, float) for value in values)
 
 
 def is_plain(value: Any) -> bool:

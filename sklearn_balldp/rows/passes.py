@@ -220,6 +220,11 @@ class _SingleBlasThread(Locked):
             self._users += 1
             if self._users == 1:
                 self._limit = self._controller.limit(limits=1, user_api="blas")
+                return
+            # Whoever is inside of another limit may have raised it.
+            for library in self._controller.lib_controllers:
+                if library.user_api == "blas" and library.num_threads != 1:
+                    library.set_num_threads(1)
 
     def __exit__(self, *_: object) -> None:
         with self._lock:

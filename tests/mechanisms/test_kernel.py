@@ -191,6 +191,27 @@ def test_a_release_is_counted_once_between_the_first_acceptance_and_its_values(m
     assert happened == ["charge", "charge", "values", "values"]
 
 
+@dataclass(frozen=True)
+class Chosen:
+    """Plain data, which compares as it likes."""
+
+    shape = (K, D)
+
+    def __lt__(self, other):
+        return True
+
+    __gt__ = __le__ = __ge__ = __lt__
+
+    def __rtruediv__(self, other):
+        return 0.5
+
+    def __float__(self):
+        return 1e-12
+
+    def __array__(self, dtype=None, copy=None):
+        return np.full((K, D), 1e-12)
+
+
 MAP = {"centre": np.zeros(D), "directions": np.eye(D)[:, :1], "factors": np.full(1, 0.5)}
 MAP |= {"reach": 1.0, "norm": 0.9}
 WRONG = {
@@ -213,6 +234,10 @@ WRONG = {
     "a map that is long": {"reach": 1.5, "norm": 1.2},
     "a map of other rows": {"centre": np.zeros(D + 1)},
     "a map that moves far": {"centre": 1.001 * np.eye(D)[0]},
+    "a map of a matrix": {"factors": np.full((1, 1), 0.5)},
+    "a map of columns": {"centre": np.zeros((D, 1))},
+    "a map of tuples": {"centre": (0.0,) * D},
+    "a map of a norm of one's own": {"reach": Chosen()},
     "a map to nowhere": {"centre": np.full(D, np.nan)},
     "a map of NaN": {"factors": np.full(1, np.nan)},
     "a moment of no noise": Sums(1.0, 0.0),
@@ -226,6 +251,12 @@ WRONG = {
     "an unknown proof": Minimiser(1e-6, method="none"),
     "a negative tolerance": Minimiser(-1e-6),
     "a NaN tolerance": Minimiser(math.nan),
+    "a tolerance that some records do not reach": Minimiser(0.0),
+    "a scale of one's own": MeanGradient(THETA, Chosen(), clip=0.2),
+    "a constant of one's own": MeanGradient(np.zeros((K, D + 1)), clip=0.2, constant=Chosen()),
+    "parameters of one's own": MeanGradient(Chosen(), clip=0.2),
+    "scales of one's own": Sums((1.0, Chosen(), 1.0)),
+    "a tolerance of one's own": Minimiser(Chosen()),
 }
 
 
@@ -239,6 +270,33 @@ def test_states_that_no_proof_speaks_of(name):
     with pytest.raises(PrivacyError, match="nothing was drawn"):
         kernel(1e100, noise)(query)
     assert noise.calls == 0
+
+
+def test_counts_that_overflow_for_some_labels_are_refused():
+    problem = replace(PROBLEM, labels="protected", class_counts=None)
+    assert Sums(1.0, constant=1e290).mu(problem) < math.inf
+    assert Sums(1.0, constant=1e307).mu(problem) == math.inf
+
+
+def test_what_a_conversation_has_numpy_raise_is_no_error_of_some_records():
+    """An underflow of one record would end the fit of its data set alone."""
+    rows = X.copy()
+    rows[:, 0] = np.linspace(0.1, 0.6, len(rows))
+    query = MeanGradient(np.outer(np.arange(K) - 1.0, np.eye(D)[0]) * 1400.0, clip=0.2)
+    ask = Kernel(PROBLEM, Records(rows, Y), promising(query.mu(PROBLEM)), Noise(0), PROVED)
+    with np.errstate(all="raise"):
+        with pytest.raises(FloatingPointError):
+            query.values(PROBLEM, Records(rows, Y))
+        assert np.isfinite(ask(query)).all()
+
+
+def test_a_buffer_that_is_written_again_changes_no_query():
+    buffer = np.full(1, 0.5)
+    buffer.setflags(write=False)
+    query = MeanGradient(THETA, whitening=PublicMap(**(MAP | {"factors": buffer})))
+    buffer.setflags(write=True)
+    buffer[:] = 30.0
+    assert query.whitening.factors == 0.5
 
 
 def test_problems_that_no_proof_speaks_of():

@@ -12,6 +12,7 @@ from sklearn_balldp.mechanisms.solver import ConvergenceError, descent_steps, mi
 from sklearn_balldp.privacy.gaps import minimizer_norm_bound
 from sklearn_balldp.privacy.problem import Problem
 from sklearn_balldp.privacy.rounding import gradient_rounding
+from sklearn_balldp.rows.passes import SINGLE_BLAS_THREAD
 
 CASES = [("logistic", 2), ("softmax", 3), ("squared_hinge", 2), ("squared_hinge", 3)]
 RNG = np.random.default_rng(0)
@@ -146,6 +147,12 @@ def test_stated_tolerance_covers_acceptance_and_rounding(tol, monkeypatch):
     if tol is None:
         share = 2 * release.tol / release.alpha / release.sensitivity
         assert share == pytest.approx(1e-3, rel=0.01)
+
+
+def test_a_limit_inside_of_another_holds():
+    """A conversation may ask within a limit of its own; sums of float32 rows rest on one thread."""
+    with SINGLE_BLAS_THREAD, threadpool_limits(3, user_api="blas"), SINGLE_BLAS_THREAD:
+        assert {own["num_threads"] for own in threadpool_info() if own["user_api"] == "blas"} == {1}
 
 
 def test_overlapping_solves_restore_the_blas_threads_once():
