@@ -320,10 +320,24 @@ MUTANTS = (
         "a release counted after its first values",
         "mechanisms/kernel.py",
         "        if self._charge is not None:\n            self._charge()\n"
-        "            self._charge = None\n        noiseless = values()\n",
-        "        noiseless = values()\n        if self._charge is not None:\n"
+        "            self._charge = None\n",
+        "        values()\n        if self._charge is not None:\n"
         "            self._charge()\n            self._charge = None\n",
         ("accounting/test_accountant.py", "mechanisms/test_kernel.py"),
+    ),
+    Mutant(
+        "an error of NumPy that some records alone raise",
+        "mechanisms/kernel.py",
+        'with np.errstate(all="ignore"):',
+        "with np.errstate():",
+        ("mechanisms/test_kernel.py",),
+    ),
+    Mutant(
+        "a map that moves rows by more than their norm",
+        "mechanisms/whitening.py",
+        '<= norm_bound * (1.0 + 1e-9):\n            return "its centre',
+        '< math.inf:\n            return "its centre',
+        ("mechanisms/test_kernel.py",),
     ),
     Mutant(
         "a release forgotten once its budget was refused",

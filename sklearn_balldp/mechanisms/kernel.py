@@ -325,9 +325,8 @@ class Kernel:
         # What a conversation has NumPy raise would depend on the records here.
         with np.errstate(all="ignore"):
             noiseless = values()
-        if noiseless.shape != query.shape(self._problem):
-            raise PrivacyError("the values of the query are not of its shape; nothing was drawn.")
-        with np.errstate(all="ignore"):
+            if noiseless.shape != query.shape(self._problem):
+                raise PrivacyError("values that are not of the query's shape; nothing was drawn.")
             answer = self._noise(noiseless, query.scales(self._problem))
         answer.setflags(write=False)  # it is public now, and stays as it is
         return answer

@@ -457,7 +457,7 @@ def test_kinds_of_queries_that_are_not_accepted():
 
 def test_values_of_another_shape_get_no_noise():
     noise = Counted(0)
-    with pytest.raises(PrivacyError, match="not of its shape"):
+    with pytest.raises(PrivacyError, match="not of the query's shape"):
         kernel(noise=noise).answer(step(MU), lambda: np.zeros((K, D + 1)))
     assert noise.calls == 0
 
