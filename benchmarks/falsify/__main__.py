@@ -124,9 +124,7 @@ def strips(found):
     axes.axvline(1.0, color="black", lw=1)
     axes.set_yticks(range(len(found)), list(reversed(found)))
     axes.set_xlim(0.0, 1.04)
-    axes.set_xlabel(
-        "largest move that a search found, over the stated one (dot: the largest of all)"
-    )
+    axes.set_xlabel("largest move found, over the stated one (dot: of all)")
     axes.spines[["top", "right", "left"]].set_visible(False)
     axes.tick_params(axis="y", length=0)
     return figure
