@@ -157,6 +157,16 @@ def test_a_script_finds_a_pair_again(capsys):
     assert f"ratio={largest('norm of minimisers', 1).ratio!r}" in capsys.readouterr().out
 
 
+def test_the_plain_minimiser_is_one_beyond_kinks():
+    """Where it stops short of one, a sound fit would look refuted."""
+    for seed in range(30):
+        rng = np.random.default_rng(seed)
+        rows, codes = 7.0 * rng.standard_normal((6, 2)), np.arange(6) % 3
+        theta = plain.minimiser("squared_hinge", rows, codes, 3, 1e-3)
+        slopes = plain.gradient("squared_hinge", theta, rows, codes, 3)
+        assert np.linalg.norm(slopes.mean(axis=0) + 1e-3 * theta) < 1e-9
+
+
 def test_table_and_picture(tmp_path, monkeypatch):
     pairs = [gaps.attack_norm(np.random.default_rng(seed), 1) for seed in range(3)]
     # A number below one is not rounded up to it.

@@ -143,7 +143,9 @@ def measure(run_, minutes):
             lambda seed: run(minutes, run_.seed + seed, processes, list(ATTACKS), 150), SEEDS
         )
     found = {}
-    for own, _, failures in runs:
+    for own, script, failures in runs:
+        if script:
+            print(script)  # what finds the pair again, before another run's failure hides it
         if failures:
             raise RuntimeError("\n".join(failures))
         for name, pairs in own.items():

@@ -63,7 +63,7 @@ class Minimiser(Query):
         regular = bool(problem.loss) and problem.alpha > 0.0 and self.method in METHODS
         if not (regular and are_numbers(self.tol, self.sigma) and 0.0 <= self.tol < math.inf):
             return False
-        # Else it depends on the records whether the solver reaches it.
+        # As of those that are certifiable: else records decide whether the solver reaches it.
         return self.accepted(problem) >= 0.5 * replace(self, tol=0.0).rounding(problem)[0]
 
     def domain(self, problem: Problem, radius: float) -> RowGeometry:

@@ -138,7 +138,8 @@ class Sums(Query):
         sigma: Any = self.sigma
         if type(sigma) is not tuple:
             sigma = () if type(sigma) is np.ndarray else (sigma,)
-        if not are_numbers(*sigma, self.constant, 1.0 if self.moment is None else self.moment):
+        numbers = self.constant, 1.0 if self.moment is None else self.moment
+        if not (are_numbers(*sigma, *numbers) and type(self.pooled) is bool):
             return False
         n_scales = np.size(self.sigma)
         lengths = n_scales == 1 or n_scales == self.n_sums(problem)
