@@ -24,7 +24,7 @@ from sklearn_balldp import (
 from sklearn_balldp.audit import noise_tests
 from sklearn_balldp.audit.noise_tests import Deviates, deviates_of, noise_checks, weight_checks
 from sklearn_balldp.heads.inspection import records_of
-from sklearn_balldp.privacy import Noise
+from sklearn_balldp.privacy import Noise, Release
 from sklearn_balldp.privacy.digest import record_digest
 from sklearn_balldp.privacy.noise import EXACT_SAMPLER
 from sklearn_balldp.publish.model import Published
@@ -244,6 +244,9 @@ def edited(record, path, value, *, sealed=True):
     if sealed:
         record.pop("checksum")
         record["checksum"] = record_digest(record)
+        # With every field in its place, if the record does not contradict itself.
+        with contextlib.suppress(ValueError):
+            record = Release.from_dict(record).to_dict()
     return json.loads(json.dumps(record))
 
 
