@@ -17,7 +17,7 @@ from ..privacy.rounding import LEAST_KEPT as LEAST_KEPT
 from ..privacy.rounding import MOST_DIRECTIONS as MOST_DIRECTIONS
 from ..privacy.sensitivity import moment_sensitivity
 
-#: Raised when a formula of the rule changes, and no number does.
+#: Raised when a formula by which a model follows from answers changes, and no number does.
 EDITION = 5
 
 # -- numbers of a descent --------------------------------------------------------------------------
@@ -115,6 +115,8 @@ def settings_of(
     * Steps pay if the signal is at least 14 times the cube root of K; where the sums tell the
       second moment, if r times the signal is at least 14 / k. (One-versus-rest heads share the
       clipping norm, and need 14 k sqrt(K) of either.) Else there is none.
+    * Class weights make the noise of steps w times as large, and change no sums. These then need
+      1 / w^2 of it; steps need w times theirs, and follow sums that are worth it by that alone.
     * Steps have a share of s + (.84 - s) / (1 + v / .1), s = 1.8 / sqrt(K), with v what noise adds
       to the square of a class mean, up to .84.
     * They are 20 (60 without class sums), clipped at .2, and as long as makes their noise in a
@@ -130,17 +132,21 @@ def settings_of(
         return DescentSettings("sums", 0.0, aim, 0)
     many = math.sqrt(max(1.0, k / MANY_CLASSES))
     signal = problem.effective_size * mu / math.sqrt(problem.n_features)
+    # Weights of classes take this much more noise of steps, and none of sums.
+    extra = max(1.0, problem.sums_weights.effective_size / problem.effective_size)
     # Class embeddings need class means, and heads that share the clipping norm start badly at 0.
     movable = problem.fit_intercept and problem.class_embeddings is None and loss.n_stacked == 1
     # A label change spans any distance.
     r = 2.0 if protected else problem.euclidean_radius / problem.norm_bound
-    lacking = signal < SUMS_NEED * k**0.4 * (r / 2.0) ** 3.5
-    if start == "mean" or (start == "auto" and lacking and movable):
+    need = SUMS_NEED * k**0.4 * (r / 2.0) ** 3.5
+    if start == "mean" or (start == "auto" and signal * extra**2 < need and movable):
         return DescentSettings("mean", 1.0 - LITTLE, longer, n_steps or LONG_STEPS)
     # A number of steps, or a regulariser, that was asked for acts in the steps.
     asked_for = n_steps is not None or problem.alpha > 0.0 or learning_rate is not None
-    # Sums that hide labels are so noisy that steps pay, but for those of many heads.
-    pays = asked_for or (protected and (loss.n_stacked == 1 or many == 1.0))
+    # Sums that hide labels are so noisy that steps pay, but for those of many heads; and so are
+    # those that only the noise of steps is behind.
+    noisy = protected and (loss.n_stacked == 1 or many == 1.0)
+    pays = asked_for or noisy or (movable and signal < need <= signal * extra**2)
     if not pays:
         whitens = start != "prototypes" and share_of_sums(problem, mu) < 1.0
         if loss.n_stacked > 1:
@@ -149,7 +155,7 @@ def settings_of(
         else:
             # More classes need more records, but leave steps more to do once sums tell the moment.
             needed = STEPS_NEED / many if whitens else STEPS_NEED * k ** (1.0 / 3.0)
-        pays = (r * signal if whitens else signal) >= needed
+        pays = (r * signal if whitens else signal) >= needed * extra
     if not pays:
         return DescentSettings("sums", 0.0, aim, 0)
     some = min(EXACT_SHARE, NOISY_SHARE / math.sqrt(k))
