@@ -183,7 +183,7 @@ def cost_of_labels_alone():
     return max(
         accuracy(name, "logistic", "full", epsilon) - accuracy(name, "logistic", "labels", epsilon)
         for name in ALL
-        for epsilon in (0.5, 2.0)
+        for epsilon in (0.5, 1.0, 2.0, 8.0, 32.0)
     )
 
 
@@ -337,19 +337,19 @@ def elsewhere_lead():
 #: "at most" says.
 CLAIMS = [
     ("worth", "never more than 0.8 points", 0.8, lambda: behind().max(), "at most"),
-    ("worth", "to 4.2 points on TREC-6 and BANKING77", 4.2, lambda: gain(FEW, max), "equal"),
-    ("worth", "standard DP is 0.9", 0.9, lambda: gain(FEW, min), "equal"),
-    ("worth", "up to 0.8 elsewhere", 0.8, lambda: gain(REST, max), "equal"),
-    ("worth", "up to 1.4 on Emotion", 1.4, lambda: gain(["Emotion"], max), "equal"),
+    ("worth", "to 8.2 points on TREC-6 and BANKING77", 8.2, lambda: gain(FEW, max), "equal"),
+    ("worth", "standard DP is 0.8", 0.8, lambda: gain(FEW, min), "equal"),
+    ("worth", "up to 0.6 elsewhere", 0.6, lambda: gain(REST, max), "equal"),
+    ("worth", "up to 1.5 on Emotion", 1.5, lambda: gain(["Emotion"], max), "equal"),
     ("reproduction", "lead by two points", 2, elsewhere_lead, "equal"),
     ("heads", "[lead by two points]", 2, elsewhere_lead, "equal"),
     ("heads", "up to four points", 4, lambda: cost_of_labels("logistic", 2.0, ALL), "at most"),
     ("rows", "a fifth longer", 1.2, lambda: speed("made again", "rows that are kept"), "equal"),
-    ("rows", "eighteen times as long", 18, lambda: speed("60000 x 384", "in memory"), "equal"),
+    ("rows", "27 times as long", 27, lambda: speed("60000 x 384", "in memory"), "equal"),
     (
         "reproduction",
-        "less than a tenth of the time of ten epochs of Opacus",
-        0.1,
+        "less than a twentieth of the time of ten epochs of Opacus",
+        0.05,
         lambda: speed("label-protecting fit", "Opacus"),
         "at most",
     ),
@@ -363,10 +363,10 @@ CLAIMS = [
     ("reproduction", "less than twice", 2, lambda: speed("balldp verify FOLDER"), "below"),
     (
         "reproduction",
-        "A gradient takes about as long as its two matrix products",
-        1.0,
+        "A gradient takes up to 1.7 times as long as its two matrix products",
+        1.7,
         lambda: speed("one mean gradient", "two bare products"),
-        "about one",
+        "at most",
     ),
     ("discriminant", "29 % less", 29, lambda: 100.0 * (1.0 - 0.5**0.5), "equal"),
     ("docstrings", "up to 29 % less", 29, lambda: 100.0 * (1.0 - 0.5**0.5), "equal"),
@@ -374,7 +374,7 @@ CLAIMS = [
     ("worth", "other heads in 124", 124, lambda: (behind() <= 0.5).sum(), "equal"),
     ("worth", "an epsilon of 63", 63, at_any_distance, "equal"),
     ("heads", "up to 20", 20, lambda: cost_of_labels("logistic", 0.5, ALL), "at most"),
-    ("heads", "labels cost two points", 2, lambda: cost_of_labels_alone(), "at most"),
+    ("heads", "labels cost a point", 1, cost_of_labels_alone, "at most"),
     ("worth", "by up to 7 points", 7, lambda: -ahead("Opacus", OTHERS, min), "equal"),
     ("worth", "by up to 21", 21, lambda: -ahead("Opacus", ["banking77"], min), "equal"),
     (
@@ -428,7 +428,7 @@ CLAIMS = [
         lambda: cost_of_labels("logistic", 0.5, ALL),
         "at most",
     ),
-    ("BallDPLogisticRegression", "against up to 2.", 2, cost_of_labels_alone, "at most"),
+    ("BallDPLogisticRegression", "against up to 1.", 1, cost_of_labels_alone, "at most"),
     ("worth", "less than two points behind it", 2, lambda: share_behind(2.0), "below"),
     ("BallDPLinearDiscriminant", "at most 1.8 points", 1.8, lambda: share_behind(2.0), "at most"),
     ("BallDPLinearDiscriminant", "up to 29 % less", 29, lambda: 100.0 * (1.0 - 0.5**0.5), "equal"),
@@ -487,8 +487,6 @@ def test_a_number_is_what_was_measured(page, words, number, measured, how):
         assert abs(found - number) <= 0.5 * 10.0**-digits + 1e-9, found
     elif how == "below":
         assert found < number, found
-    elif how == "about one":
-        assert 0.8 < found < 1.2, found
     elif how == "about":
         # Means of forty releases.
         assert abs(found - number) <= max(1.5, 0.1 * number), found

@@ -28,7 +28,7 @@ class BallDPLogisticRegression(ProbabilitiesMixin, BaseLinearClassifier):
     noise is added: by default to class sums and to the gradients of a descent.
 
     On seven datasets ``protect_labels`` cost up to 4 points of accuracy at epsilon 2, against a
-    ball of the median distance, and up to 20 at 0.5; against ``radius=None`` up to 2.
+    ball of the median distance, and up to 20 at 0.5; against ``radius=None`` up to 1.
 
     References
     ----------
