@@ -364,7 +364,8 @@ class Study:
             return
         for old, new in zip(rows, anew, strict=False):
             for column, error in self.compared.items():
-                values = float(old[column]), float(new[column])
+                # A row of a file has columns that rows of its own kind lack.
+                values = float(old[column]), float(new.get(column, math.nan))
                 if np.isfinite(values).all():
                     allowed = _allowed(error, old, new)
                     away = abs(values[0] - values[1])

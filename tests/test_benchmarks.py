@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import functools
 import importlib
+import math
 import os
 import re
 import shutil
@@ -235,9 +236,9 @@ def test_how_far_means_of_releases_may_differ():
         (other,) = own.compare([{"dataset": "", "cell": 0, **old}], [new])
         assert other["allowed"] > study.ROUNDING
     assert 0.002 < apart / 2000 < 0.02
-    wide = dataclasses.replace(own, compared={"mean": 1.5})
+    wide = dataclasses.replace(own, compared={"mean": 1.5, "share": 1.3})
     for ratio, holds in ((1.4, True), (1.6, False)):
-        rows = [{"dataset": "", "cell": 0, "mean": 2.0}], [{"mean": 2.0 / ratio}]
+        rows = [{"dataset": "", "cell": 0, "mean": 2.0, "share": math.nan}], [{"mean": 2.0 / ratio}]
         (found,) = wide.compare(*rows)
         assert (found["away"] <= found["allowed"]) == holds
 
