@@ -72,15 +72,15 @@ ENTRIES = {
     "edits": Entry("edits", 1, "edits.md nearest.md", f"data {MODEL}"),
     "elsewhere": Entry("elsewhere", 15, "elsewhere.md", "data"),
     "promises": Entry("promises", 5, "promises.md"),
-    "classes": Entry("classes", 20, CLASSES, "data"),
+    "classes": Entry("classes", 3, CLASSES, "data"),
     "probabilities": Entry("probabilities", 15, "probabilities.md"),
     "tables": Entry("tables", 15, "tables_accuracy.md tables_auc.md tables_log_loss.md"),
     "speed": Entry("speed.ratios", 12, "speed_short.md", "pyarrow zarr"),
     "cluster": Entry("speed.cluster", 5, "cluster.md cluster_many.md", "distributed zarr"),
     "large": Entry("speed.large", 6, "large.md"),
     "texts": Entry("speed.texts", 20, "texts.md", f"sentence_transformers {MODEL}"),
-    "verify": Entry("verify", 20, VERIFY),
-    "falsify": Entry("falsify.__main__", 50, "falsify.md falsify.png gaps.md"),
+    "verify": Entry("verify", 6, VERIFY),
+    "falsify": Entry("falsify.__main__", 40, "falsify.md falsify.png gaps.md"),
 }
 
 
