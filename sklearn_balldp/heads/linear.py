@@ -59,7 +59,8 @@ class BaseLinearClassifier(BaseBallDPClassifier):
         Makes rare classes count more in the loss, and takes more noise: the noise grows with the
         largest weight over the mean weight. For public labels. "balanced" is
         ``n_samples / (n_classes * n_c)``, capped at 4, with ``n_classes`` those that have records;
-        a dict maps labels to positive weights. ``priors`` help rare classes without noise.
+        a dict maps labels to positive weights. ``priors`` help rare classes without noise; a
+        descent that takes no step lets weights act as these do.
 
     Attributes
     ----------

@@ -115,8 +115,8 @@ def settings_of(
     * Steps pay if the signal is at least 14 times the cube root of K; where the sums tell the
       second moment, if r times the signal is at least 14 / k. (One-versus-rest heads share the
       clipping norm, and need 14 k sqrt(K) of either.) Else there is none.
-    * Class weights make the noise of steps w times as large, and change no sums. These then need
-      1 / w^2 of it; steps need w times theirs, and follow sums that are worth it by that alone.
+    * Class weights make the noise of steps w times as large, and change no sums: sums then need
+      1 / w^2 of that signal, and steps w times theirs. Sums that w alone makes worth it have steps.
     * Steps have a share of s + (.84 - s) / (1 + v / .1), s = 1.8 / sqrt(K), with v what noise adds
       to the square of a class mean, up to .84.
     * They are 20 (60 without class sums), clipped at .2, and as long as makes their noise in a
@@ -143,8 +143,8 @@ def settings_of(
         return DescentSettings("mean", 1.0 - LITTLE, longer, n_steps or LONG_STEPS)
     # A number of steps, or a regulariser, that was asked for acts in the steps.
     asked_for = n_steps is not None or problem.alpha > 0.0 or learning_rate is not None
-    # Sums that hide labels are so noisy that steps pay, but for those of many heads; and so are
-    # those that only the noise of steps is behind.
+    # Sums that hide labels are so noisy that steps pay, but for those of many heads. So are sums
+    # that are taken because weights would make steps from the mean noisier still.
     noisy = protected and (loss.n_stacked == 1 or many == 1.0)
     pays = asked_for or noisy or (movable and signal < need <= signal * extra**2)
     if not pays:

@@ -175,6 +175,10 @@ def _gap_of_one(loss: Loss, geometry: RowGeometry, bound: float, method: str) ->
             else:
                 sharper = _gap_of_any(loss.name, geometry, bound)
         gap = min(gap, sharper) if sharper >= 0.0 else gap
+        # Beyond B searches are sharper; what holds there holds for all rows that are nearer.
+        beyond = geometry.at(geometry.norm_bound * (1.0 + 2.0**-40))
+        if 0.5 * beyond.radius <= geometry.radius < beyond.radius:
+            gap = min(gap, _gap_of_one(loss, beyond, bound, method))
     return gap
 
 

@@ -59,6 +59,15 @@ def test_release_states_the_gap_and_the_noise(Head, sensitivity):
     assert release.epsilon_full_radius > 2.0
 
 
+@pytest.mark.parametrize("radius", [1.0 - 1e-4, 1.0])
+def test_a_little_further_costs_no_less(radius):
+    """Searches over rows that are further apart than B know more of them."""
+    head = minimiser(HEADS[0], alpha=2.8, fit_intercept=False, epsilon=2.0, radius=radius)
+    release = head.plan(300, 2, [100, 100, 100]).release
+    mus = [release.guarantee(radius * (1.0 + more)).mu for more in (0.0, 2e-9, 2e-4, 2e-3, 0.5)]
+    assert (np.diff(mus) >= 0.0).all()
+
+
 def gap_of(head, radius, **given):
     """Of the gradients, from the formulas."""
     loss = "softmax" if isinstance(head, BallDPLogisticRegression) else "squared_hinge"

@@ -139,9 +139,10 @@ def test_ratios_of_classes_foretell_the_accuracy_as_the_page_says(n):
             own = head(epsilon, radius=radius)
             ratios = own.plan(*X.shape, counts).class_signal_to_noise
             told.append(1 if min(ratios) > above else -1 if max(ratios) < below else 0)
+            # Noise that hides classes moves an accuracy by ten points.
             scores = [
                 100.0 * own.fit(X, y).score(messages.X_test, messages.y_test)
-                for _ in range(2 if told[-1] else 0)
+                for _ in range({1: 2, 0: 0, -1: 12}[told[-1]])
             ]
             assert told[-1] < 1 or np.mean(scores) >= least, (head, epsilon, radius)
             assert told[-1] > -1 or np.mean(scores) <= most, (head, epsilon, radius)

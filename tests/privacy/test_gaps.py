@@ -360,6 +360,11 @@ def test_monotone_and_below_the_paper(loss, n_classes, fit_intercept):
         assert np.all(tight <= paper)
         changed = [gradient_gap(loss, r, label_change=True, **arguments) for r in radii[::3]]
         assert np.all(changed >= tight[::3])
+    # A search that knows more of rows beyond B states no less for rows that are nearer.
+    for alpha, norm in ((0.3, 0.3), (2.8, 1.0)):
+        arguments = minimisers(alpha, norm, fit_intercept, n_classes)
+        gaps = [gradient_gap(loss, norm * r, **arguments) for r in (0.6, 0.999, 1.0, 1 + 2e-9, 1.1)]
+        assert (np.diff(gaps) >= -2e-4 * gaps[-1]).all()
     if loss == "softmax":
         # Where searches over log-odds begin.
         arguments = minimisers(0.5, 1.0, fit_intercept, n_classes)
