@@ -377,7 +377,7 @@ MUTANTS = (
     Mutant(
         "a mu that falls as the radius grows believed",
         "privacy/bounds.py",
-        "if not mu >= least * (1.0 - _EXCESS):",
+        "if not mu >= least * (1.0 - 1e-9):",
         "if mu < 0.0:",
         ("mechanisms/test_own.py",),
     ),
