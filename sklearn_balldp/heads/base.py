@@ -47,7 +47,7 @@ from ..radius import (
     choose_radius,
     known_radius,
 )
-from ..rows import in_memory, table_of, working_precision
+from ..rows import in_memory
 from .fitting import promise, release, warn_of_large_delta
 from .plan import Plan, plan_of
 from .released import Released, Settings
@@ -343,9 +343,7 @@ class BaseBallDPClassifier(Head, ClassifierMixin, BaseEstimator, metaclass=ABCMe
                     accountant=self.accountant,
                     unit=weights.sums_weights.unit,
                 )
-            # Sums of other machines are made in double precision.
-            precision = np.dtype(table_of(rows).precision(working_precision(rows.dtype))).name
-            problem = self._public_numbers(rows.shape, labels, weights, radius, precision)
+            problem = self._public_numbers(rows.shape, labels, weights, radius)
             pledge = promise(self, problem, radius)
             self.released_ = release(self, pledge, Records(rows, codes, weights.rows))
         return self
@@ -474,7 +472,6 @@ class BaseBallDPClassifier(Head, ClassifierMixin, BaseEstimator, metaclass=ABCMe
         labels: Labels,
         weights: FitWeights,
         radius: ChosenRadius,
-        precision: str = "float64",
     ) -> Problem:
         """The public numbers of a fit."""
         classes, _, counts = labels
@@ -490,7 +487,6 @@ class BaseBallDPClassifier(Head, ClassifierMixin, BaseEstimator, metaclass=ABCMe
             metric=self.metric,
             labels="protected" if self.protect_labels else "public",
             domain=self.domain,
-            precision=precision,
             **weights.public,
         )
         if radius.value is None:

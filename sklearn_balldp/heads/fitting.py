@@ -30,7 +30,7 @@ from ..privacy.release import Release
 from ..privacy.weights import Weights
 from ..progress import bar
 from ..radius import ChosenRadius
-from ..rows import SINGLE_BLAS_THREAD, blas_threads_for, check_sizes, row_blocks, working_precision
+from ..rows import SINGLE_BLAS_THREAD, blas_threads_for, check_sizes, row_blocks
 from .released import Released
 
 
@@ -146,7 +146,7 @@ def _check_rows(X: Any, domain: str) -> None:
     """Raise a ValueError if rows in memory are refused; those of files are read once counted."""
     if isinstance(X, np.ndarray):
         with all_finite():
-            for _, block in row_blocks(X, dtype=working_precision(X.dtype)):
+            for _, block in row_blocks(X):
                 check_sizes(block, domain)
 
 

@@ -12,8 +12,7 @@ from scipy.special import log_softmax
 from sklearn.utils.metaestimators import available_if
 
 from ..losses import Array
-from ..mechanisms.products import scores_of
-from ..rows import Shard, are_plain, rows_in_domain, table_of, working_precision
+from ..rows import each, row_blocks, rows_in_domain
 from ..rows.sources import Floats
 
 
@@ -53,69 +52,19 @@ def projected_scores(
     *,
     largest: bool = False,
 ) -> NDArray[Any]:
-    """Scores of rows in the domain, in the precision of the rows where it can hold them.
+    """Scores of rows in the domain.
 
     With ``largest`` only where they are largest. Refused rows raise a FloatingPointError.
     """
-    # Products of plain rows with such weights are finite. No row decides the precision.
-    moderate = bool((np.abs(coef) < 1e18).all())
-    moderate = moderate and bool(((np.abs(intercept) < 1e18) | np.isneginf(intercept)).all())
-    precision: Any = working_precision(X.dtype, norm_bound) if moderate else np.float64
-    weights = np.ascontiguousarray(coef.T, dtype=precision)
-    kind = (len(X),) if largest else (len(X), len(coef))
-    scores: NDArray[Any] = np.empty(kind, dtype=np.intp if largest else precision)
-    start = 0
-    for part in table_of(X).each(
-        _scores_in, weights, intercept.astype(precision), norm_bound, domain, largest
-    ):
-        scores[start : start + len(part)] = part
-        start += len(part)
-    return scores
 
+    def of_range(start: int, stop: int) -> NDArray[Any]:
+        kept = []
+        for _, block in row_blocks(X, start, stop):
+            scores = rows_in_domain(block, norm_bound, domain) @ coef.T + intercept
+            kept.append(_largest_of(scores) if largest else scores)
+        return np.concatenate(kept)
 
-def _scores_in(
-    part: Shard,
-    weights: NDArray[Any],
-    offsets: NDArray[Any],
-    norm_bound: float,
-    domain: str,
-    largest: bool,
-) -> NDArray[Any]:
-    """Scores of one shard's rows in the precision of the weights, or where they are largest."""
-    precision: Any = weights.dtype.type
-    # The squared bound in the precision of the squares that it is compared with.
-    bound, kept = float(precision(norm_bound) ** 2), []
-    for _, block in part.blocks(dtype=precision):
-        with np.errstate(all="ignore"):
-            scores = scores_of(block, weights)
-            squares = np.vecdot(block, block)
-            plain = are_plain(squares, block.shape[1], domain)
-            scaled = plain & (squares > bound) if domain == "ball" else plain
-            # A factor of one changes no bit: every row is multiplied, whatever the others need.
-            scores *= np.where(scaled, norm_bound / np.sqrt(squares), precision(1.0))[:, None]
-        if not plain.all():
-            _score_others(scores, block, ~plain, weights, norm_bound, domain)
-        scores += offsets
-        kept.append(_largest_of(scores) if largest else scores)
-    return np.concatenate(kept)
-
-
-def _score_others(
-    scores: NDArray[Any],
-    block: NDArray[Any],
-    others: NDArray[np.bool_],
-    weights: NDArray[Any],
-    norm_bound: float,
-    domain: str,
-) -> None:
-    """Score rows of a block that are refused, or of a size that only float64 can square."""
-    places = np.flatnonzero(others)
-    places = places[block[places].any(axis=1)]  # scores of zero rows are zero already
-    if len(places):
-        # At their places in a block of this shape: how many there are must not matter to any.
-        placed = np.zeros_like(block)
-        placed[places] = rows_in_domain(block[places].astype(np.float64), norm_bound, domain)
-        scores[places] = scores_of(placed, weights)[places]
+    return np.concatenate(list(each(of_range, *X.shape)))
 
 
 def _largest_of(scores: NDArray[Any]) -> NDArray[np.intp]:

@@ -18,7 +18,6 @@ from ..privacy.gaps import SMALLEST_CLIP, gap_at_any_parameters
 from ..privacy.noise import grid_slack
 from ..privacy.problem import Problem
 from ..privacy.rounding import SHORTEST
-from ..rows import side_by_side
 from .base import Mechanism
 from .certainty import factor_of, last_of
 from .gradients import MeanGradient
@@ -373,11 +372,10 @@ class GradientPerturbation(Mechanism):
             return _for_original_rows(problem, theta, constant, whitening)
         sigma, farthest = bound.sigma(problem, whitening), bound.longest(problem, whitening)
         query = MeanGradient(theta, sigma, bound.clip, constant, whitening)
-        precision = query.precision(problem)
 
         def rounded(theta: Array) -> Array:
             norm = max(float(np.linalg.norm(theta)), 1e-300)
-            return (theta * min(1.0, farthest / norm)).astype(precision).astype(np.float64)
+            return (theta * min(1.0, farthest / norm))
 
         theta, velocity = rounded(theta), np.zeros(theta.shape)
         products, last = [], last_of(bound.n_steps)
@@ -410,7 +408,7 @@ def _start_of(
     rule = partial(discriminant_of, statistics, problem, share)
     if bound.start is not None and bound.start.pooled:
         return map_of(), np.zeros(bound.shape(problem))
-    whitening, (coef, intercept) = side_by_side(map_of, rule, problem.n_features)
+    whitening, (coef, intercept) = map_of(), rule()
     reach = bound.reach(problem, whitening)
     if whitening is not None:
         intercept = intercept + coef @ whitening.centre

@@ -136,18 +136,7 @@ class Minimiser(Query):
         return problem.kind.n_scores, problem.n_features + int(problem.fit_intercept)
 
     def values(self, problem: Problem, records: Records) -> Array:
-        objective = LinearObjective(
-            problem.loss,
-            records.X,
-            records.codes,
-            problem.n_classes,
-            alpha=problem.alpha,
-            norm_bound=problem.norm_bound,
-            fit_intercept=problem.fit_intercept,
-            domain=problem.domain,
-            weights=records.loss_weights(problem),
-            total=problem.loss_weights.total,
-        )
+        objective = LinearObjective(problem, records)
         return minimise(objective, tol=self.accepted(problem))
 
     def theorem(self, problem: Problem) -> str:

@@ -5,10 +5,11 @@ How far a record moves them is proved on the page "What is asked of the records"
 
 import math
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.linalg.blas import dsyrk
 
@@ -19,7 +20,7 @@ from ..privacy.plain import are_numbers
 from ..privacy.problem import Problem
 from ..privacy.rounding import sums_rounding
 from ..privacy.sensitivity import moment_sensitivity
-from ..rows import Shard, block_rows, domain_factors, table_of
+from ..rows import row_blocks, rows_in_domain, total
 from .base import Mechanism
 from .discriminant_rule import likely_counts
 from .kernel import Array, Conversation, Query, Records
@@ -272,8 +273,8 @@ class Sums(Query):
         )
 
     def values(self, problem: Problem, records: Records) -> Array:
-        table = table_of(records.X, codes=records.codes, weights=records.weights)
-        return self._flat(problem, *table.total(_sums_of, self, problem))
+        pass_over = partial(_sums_of, self, problem, records)
+        return self._flat(problem, *total(pass_over, *records.X.shape))
 
     def _flat(self, problem: Problem, sums: Array, moment: Any, counts: Array) -> Array:
         """Values in one row; only the upper half of the moment is read."""
@@ -328,30 +329,23 @@ def _pairs(d: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     return np.minimum(i, j)[:size], np.maximum(i, j)[:size]
 
 
-def _sums_of(part: Shard, query: Sums, problem: Problem) -> tuple[Any, Any, Any]:
-    """Class sums, upper half of the second moment, and counts, of a shard's records."""
+def _sums_of(query: Sums, problem: Problem, records: Records, start: int, stop: int) -> Any:
+    """Class sums, upper half of the second moment, and counts, of a range of the records."""
     k, d = query.n_sums(problem), problem.n_features
     sums, counts = np.zeros((k, d)), np.zeros(k)
     side = d if query.moment is not None else 0
     moment: Any = np.zeros((side, side), order="F")
-    codes, weights, sums_of = part.column("codes"), part.column("weights"), part.class_sums(k)
-    # Few large blocks: one pass only, and calls take time.
-    for rows, block in part.blocks(2 * block_rows(d)):
-        factors = domain_factors(block, problem.norm_bound, problem.domain)
-        entries = np.ones(len(block)) if factors is None else factors
-        factors_of_records = None if weights is None else weights[rows]
-        classes = 0 * codes[rows] if query.pooled else codes[rows]
-        sums += sums_of(
-            block, classes, entries if factors_of_records is None else entries * factors_of_records
-        )
-        if query.constant > 0.0:
-            counts += np.bincount(classes, factors_of_records, k)
-        if query.moment is None:
-            continue
-        if factors is not None or factors_of_records is not None:
-            scale = entries if factors_of_records is None else entries * factors_of_records**0.5
-            block = block * scale[:, None]
-        moment = dsyrk(1.0, block.T, beta=1.0, c=moment, overwrite_c=True)
+    for rows, block in row_blocks(records.X, start, stop):
+        block = rows_in_domain(block, problem.norm_bound, problem.domain)
+        weights = np.ones(len(block)) if records.weights is None else records.weights[rows]
+        classes = 0 * records.codes[rows] if query.pooled else records.codes[rows]
+        # Column i holds row i's weight at its class.
+        places = weights, classes, np.arange(len(block) + 1)
+        sums += sp.csc_array(places, (k, len(block))) @ block
+        counts += np.bincount(classes, weights, k)
+        if query.moment is not None:
+            scaled = block if records.weights is None else block * (weights**0.5)[:, None]
+            moment = dsyrk(1.0, scaled.T, beta=1.0, c=moment, overwrite_c=True)
     return sums, moment, counts
 
 

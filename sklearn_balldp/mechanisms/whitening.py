@@ -5,12 +5,11 @@ projects onto a ball, and A has eigenvalues in (0, 1], so that no two rows move 
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import DTypeLike
 
 from ..losses import Array
 from ..privacy.plain import are_numbers, make_plain
@@ -74,10 +73,6 @@ class PublicMap:
         if not smallest <= self.norm <= self.reach <= norm_bound * (1.0 + 1e-9):
             return f"its norms must lie between {smallest:.6g} and {norm_bound:.6g}"
         return None
-
-    def rounded(self, dtype: DTypeLike) -> "PublicMap":
-        """The same with a centre in the precision of rows: it is public, rounded or not."""
-        return replace(self, centre=self.centre.astype(dtype))
 
     def shortened(self, weights: Array) -> Array:
         """``weights @ A``: weights for rows that are moved alone; and gradients the other way."""

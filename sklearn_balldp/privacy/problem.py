@@ -22,8 +22,6 @@ from ..adjacency import DOMAINS, LABELS, METRICS, full_radius_in
 from ..losses import LOSSES, Array, Loss, make_loss
 from .weights import Weights, uniform_weights
 
-#: Of rows.
-PRECISIONS = ("float64", "float32")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,8 +52,6 @@ class Problem:
         Loss of a linear head; empty for another head.
     fit_intercept : bool
         Whether a linear head has an intercept.
-    precision : {"float64", "float32"}
-        Precision of the rows: rounding in it is part of a sensitivity.
     sums_weights : Weights, optional
         Public numbers of the records' weights in sums. By default every record counts once, and is
         all that its owner has.
@@ -80,7 +76,6 @@ class Problem:
     domain: Annotated[str, one_of(DOMAINS)] = "ball"
     loss: Annotated[str, one_of(("", *LOSSES))] = ""
     fit_intercept: bool = False
-    precision: Annotated[str, one_of(PRECISIONS)] = "float64"
     sums_weights: Weights = field(  # type: ignore[assignment]
         default=None, metadata={"follows": "uniform_weights"}
     )

@@ -2,22 +2,14 @@
 
 import math
 
-import numpy as np
-from numpy.typing import DTypeLike
-
 from ..adjacency import ROW_ALLOWANCE
 from ..losses import Loss
 from .weights import Weights
 
 UNIT_ROUNDOFF = 2.0**-53
-#: Number of rows in one sum in single precision.
-SUMMED = 128
-#: Most rows in one sum in double precision, which adds them in any order.
-BLOCK = 16_384
-#: Shards are made by these numbers, and proofs count on them: a shard has at most
-#: max(SHARD_ROWS, SHARD_VALUES / n_features) + MORE_ROWS rows, as its edges are rounded to
-#: multiples of SUMMED.
-SHARD_ROWS, SHARD_VALUES, MORE_ROWS = 8192, 4_000_000, 256
+#: Values of a block of rows, and most rows and most blocks that are added up one after the other:
+#: proofs count on them.
+BLOCK_VALUES, BLOCK, MOST_BLOCKS = 2**18, 4096, 256
 #: Least norm, in units of B, that a whitening map may leave for rows: relative errors of a row grow
 #: as it gets shorter.
 SHORTEST = 0.3
@@ -27,17 +19,16 @@ _CENTRING_FACTOR = 3.5
 LEAST_KEPT, MOST_DIRECTIONS = 1.0 / 3.0, 64
 
 
+def block_rows(n_features: int) -> int:
+    """Rows in a block, at most."""
+    return max(1, min(BLOCK, BLOCK_VALUES // max(n_features, 1)))
+
+
 def additions(n_rows: int, n_features: int) -> float:
-    """Most additions in double precision that the term of a row passes through, in any order."""
-    return min(max(n_rows, 0), BLOCK) + block_additions(n_rows, n_features)
-
-
-def block_additions(n_rows: int, n_features: int) -> float:
-    """Most additions that the sum of a block passes through; long rows have shorter blocks."""
+    """Most additions that the term of a row passes through: in its block, run, and total."""
     # A record that is not checked yet may state a negative number.
-    n_rows = max(n_rows, 0)
-    longest = min(n_rows, max(SHARD_ROWS, SHARD_VALUES / n_features) + MORE_ROWS)
-    return 2.0 * longest / SUMMED + math.log2(n_rows + 2.0) + 8.0
+    rows = block_rows(n_features)
+    return rows + MOST_BLOCKS + max(n_rows, 0) / (rows * MOST_BLOCKS) + 10.0
 
 
 def mean_rounding(
@@ -49,7 +40,6 @@ def mean_rounding(
     norm_bound: float,
     constant: float,
     clip: float | None,
-    dtype: DTypeLike,
     weights: Weights,
     whitened: bool = False,
 ) -> float:
@@ -58,9 +48,7 @@ def mean_rounding(
     The page "Finite precision" proves it. Where rows are shortened (``whitened``), B is their
     norm before that, and ``norm`` is of parameters for rows after it.
     """
-    # The records of one person may lie in several blocks, so their sums are never in float32.
-    double = weights.most_records > 1 or np.dtype(dtype) == np.float64
-    u = float(np.finfo(np.float64 if double else dtype).eps)
+    u = 2.0**-52
     # The factor covers stored rows that rounding has moved out of the ball.
     augmented = math.hypot(norm_bound, constant) * (1.0 + ROW_ALLOWANCE)
     score = norm * augmented
@@ -77,25 +65,16 @@ def mean_rounding(
     gradient = longest * augmented
     record = (evaluation + row) * gradient
     # Residuals before they are clipped: those of softmax may be wrong in their angle.
-    if double:
-        products = 0.5 * (n_features + 16.0) * u
-        # The second factor covers powers of the first.
-        moved = (products * (1.0 + 2.0 * products) + row) * score
-        largest = loss.residual_limit(score) * math.sqrt(loss.n_stacked)
-        record += (loss.curvature * moved + evaluation * largest) * augmented
-    else:
-        limit = loss.residual_limit()
-        record += evaluation * (limit if limit < math.inf else longest) * augmented
+    products = 0.5 * (n_features + 16.0) * u
+    # The second factor covers powers of the first.
+    moved = (products * (1.0 + 2.0 * products) + row) * score
+    largest = loss.residual_limit(score) * math.sqrt(loss.n_stacked)
+    record += (loss.curvature * moved + evaluation * largest) * augmented
     if not weights.uniform:
         # Weights are rounded, and so are their products.
         record += 4.0 * u * gradient
-    if double:
-        added = 1.01 * additions(n_samples, n_features) * UNIT_ROUNDOFF + turned
-        return record + added * gradient
-    # Each term passes through m roundings, of u / 2 each and a little.
-    block = 1.02 * SUMMED**2 * 0.5 * u * gradient
-    sums = (1.01 * block_additions(n_samples, n_features) * UNIT_ROUNDOFF + turned) * gradient
-    return (record + block) / weights.effective_size + sums
+    added = 1.01 * additions(n_samples, n_features) * UNIT_ROUNDOFF + turned
+    return record + added * gradient
 
 
 def sums_rounding(

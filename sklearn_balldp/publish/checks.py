@@ -41,9 +41,8 @@ _LEVEL = FALSE_ALARM / 5.0
 # A longer label is a sentence, and somebody may have written it.
 _LONG_LABEL = 60
 _HUGE = 1e100
-# Largest relative difference of a replay on another machine. Iterates that are rounded to single
-# precision differ in its last bit where one of them lies between two such numbers.
-_ROUNDING = {"float64": 1e-9, "float32": 1e-6}
+# Largest relative difference of a replay on another machine.
+_ROUNDING = 1e-9
 _RECORD = "all that it states is computed again"
 
 
@@ -225,7 +224,7 @@ def _replay(released: Released) -> None:
     unasked = len(list(answers))
     if unasked:
         raise _Refused(f"{unasked} of its answers were never asked for", False)
-    if not _close(values, released.values, _ROUNDING[problem.precision]):
+    if not _close(values, released.values, _ROUNDING):
         raise _Refused("the released parameters do not follow from its answers", True)
 
 

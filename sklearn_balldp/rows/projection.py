@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..losses import Array
 from .passes import row_blocks
-from .sources import Floats, RowsError
+from .sources import Floats
 
 #: Rows are refused if an entry is larger than the first, or, on the sphere, if the largest entry is
 #: not zero and below the second: their squares could overflow, or lose digits and vanish.
@@ -43,25 +43,6 @@ def check_sizes(rows: Floats, domain: str) -> None:
             fits &= (peaks >= SMALLEST_ENTRY) | (peaks == 0.0)
     if not fits.all():
         raise FloatingPointError(f"rows hold {REFUSED}.")
-
-
-def check_unchanged(
-    rows: Floats, norm_bound: float, factors: Array | None = None, *, squares: Floats | None = None
-) -> None:
-    """Raise an error if a row, times its factor, lies outside of the ball: its file was written to.
-
-    ``squares`` are the squared norms of rows that are in other coordinates.
-    """
-    with np.errstate(all="ignore"):
-        squares = np.vecdot(rows, rows) if squares is None else squares
-        squares = squares if factors is None else squares * factors**2
-        longest = float(squares.max(initial=0.0))
-    # The tolerance covers the rounding of single-precision rows and of their squares.
-    if not longest <= (norm_bound * (1.0 + 1e-4)) ** 2:
-        raise RowsError(
-            "X: rows changed while they were read; nothing was released. Use a file that nobody "
-            "writes to."
-        )
 
 
 def rows_in_domain(rows: Array, norm_bound: float, domain: str) -> Array:

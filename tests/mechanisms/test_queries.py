@@ -31,6 +31,7 @@ def problem_of(unit="records", **public):
     """A problem, and the weights of its records in sums."""
     given = {"n_samples": N, "n_features": D, "n_classes": K, "class_counts": (20, 20, 20)}
     given |= {"radius": 0.5, "norm_bound": B, **public}
+    given.pop("precision", None)
     codes = Y if given.get("labels", "public") == "public" else None
     if "class_counts" in public and codes is not None:
         codes = np.repeat(np.arange(K), public["class_counts"])
