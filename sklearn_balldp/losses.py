@@ -55,6 +55,10 @@ class Loss(ABC):
         """Largest norm of a residual if the scores of a record are no longer than ``reach``."""
         return self.residual_limit(reach)
 
+    def residual_move(self, distance: float) -> float:
+        """How far a residual can move with scores that move so far, for one label."""
+        return self.curvature * distance
+
     def score_residual_limit(self, reach: float) -> float:
         """As :meth:`residual_limit`, for one column of scores."""
         return self.residual_limit(reach)
@@ -95,6 +99,9 @@ class Logistic(Loss):
 
     def residual_peak(self, reach: float) -> float:
         return float(expit(reach))
+
+    def residual_move(self, distance: float) -> float:
+        return math.tanh(0.25 * distance)
 
     def evaluate(self, scores: Array, codes: Codes) -> tuple[Array, Array]:
         sign = _signs(codes, 1, scores.dtype)
@@ -142,6 +149,9 @@ class Softmax(Loss):
         room = np.maximum(reach**2 - 0.5 * np.clip(0.0, low, high) ** 2, 0.0)
         shared = np.minimum(1.0 / rest + 2.0 * np.tanh(np.sqrt(room / 8.0)) ** 2, 1.0)
         return float(np.max(expit(math.log(rest) + high) * np.sqrt(1.0 + shared)))
+
+    def residual_move(self, distance: float) -> float:
+        return math.sqrt(2.0) * math.tanh(distance / math.sqrt(8.0))
 
     def score_residual_limit(self, reach: float) -> float:
         return 1.0

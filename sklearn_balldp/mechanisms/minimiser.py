@@ -58,11 +58,6 @@ class Minimiser(Query):
         moved += 4.0 * UNIT_ROUNDOFF * (norm + self.tol / problem.alpha)
         return moved / self.sigma
 
-    def mu_at(self, problem: Problem, radius: float, labels: str) -> float:
-        mu, own = super().mu_at(problem, radius, labels), problem.euclidean_radius
-        # Searches exceed their maxima a little: yet more than is promised costs no less.
-        return mu if radius <= own else max(mu, super().mu_at(problem, own, labels))
-
     def _is_proved(self, problem: Problem) -> bool:
         """Whether there is a minimiser, and its tolerance is one that can be certified."""
         regular = bool(problem.loss) and problem.alpha > 0.0 and self.method in METHODS
