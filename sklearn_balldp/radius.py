@@ -1,17 +1,15 @@
 """Radii from distances between records, and what each costs.
 
 The paper reads its radius off the training rows, which makes it a function of private records:
-:class:`RadiusPolicy` offers four honest ways.
+:class:`RadiusPolicy` offers three honest ways.
 """
 
-import uuid
 import warnings
 from bisect import bisect_right
 from dataclasses import KW_ONLY, dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
-from msgspec import Meta
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.frozen import FrozenEstimator
@@ -23,19 +21,17 @@ from ._validation import all_finite, all_or_nothing, caller_level, validated
 from .accounting import OtherRelease, PrivacyAccountant, count
 from .accounting.accountant import check_accountant
 from .adjacency import METRICS
-from .distances import edit_quantile, private_quantile, same_label_quantile
+from .distances import edit_quantile, same_label_quantile
 from .pipelines import ByContent, RowWise
 from .privacy.noise import check_random_state
 from .rows import Rows, project_onto_ball, rows_in_domain
 
-SOURCES = ("reference", "edits", "declared", "private")
+SOURCES = ("reference", "edits", "declared")
 #: Those that read public rows alone.
 PUBLIC_SOURCES = SOURCES[:2]
 COVERAGES = ("pairs", "records")
 #: Public classes with fewer rows are named.
 FEW_ROWS = 5
-# Epsilon of a private quantile.
-_Epsilon = Annotated[float, Meta(ge=1e-6, le=1e3)]
 # Rows whose norm is B up to this relative error count as on the sphere: float32 rounds that much.
 _SPHERE_TOLERANCE = 1e-6
 #: Most private rows that a policy reads (but it reads at least two of each class).
@@ -49,9 +45,6 @@ class ChosenRadius:
     value: float | None  # radius in the units of the metric; None is the full radius
     metric: str
     source: str = "number"  # "number", or the source of a policy
-    epsilon: float = 0.0  # pure differential privacy that the choice spent
-    seeded: bool = False  # whether a private choice was drawn from a seed
-    draw: str = ""  # identifies a private choice
     #: Number of public pairs of records, before and after an edit, that the radius came from.
     n_edits: int = 0
     hidden: float = 0.0  # share of these pairs that lie within the radius
@@ -78,44 +71,37 @@ class RadiusPolicy(ByContent, RowWise, OneToOneFeatureMixin, TransformerMixin, B
         noise. Of edits it is the share that is to be hidden, at least; the default hides only half.
         Of same-label pairs it is the largest class's quantile of their distances; 1 is the
         same-label diameter.
-    source : {"reference", "edits", "declared", "private"}, default="reference"
+    source : {"reference", "edits", "declared"}, default="reference"
         Which rows the distances come from, and so what the choice costs. "reference" reads public
         rows of the same kind (``X_public`` and ``y_public``), and costs no privacy; so does
         "edits", of public records before and after an edit that is to be hidden, such as another
         name or number in a text (:func:`.edit_pairs` makes such pairs): ``fit(X_before,
         X_after)``, or to a head ``X_public`` and ``y_public``.
-        "private" reads the private rows by permute-and-flip; ``epsilon`` joins the release's total.
-        "declared" reads them too and declares their quantile public, as the paper does; the release
-        is then private on that condition only. Both read at most 65536 rows (two of each class at
-        least), also in files and on clusters; "declared" then refuses ``quantile=1``. Heads with
-        ``protect_labels=True`` refuse both; fits with ``groups`` refuse "private".
+        "declared" reads the private rows and declares their quantile public, as the paper does; the
+        release is then private on that condition only. It reads at most 65536 rows (two of each
+        class at least), also in files and on clusters, and then refuses ``quantile=1``. Heads with
+        ``protect_labels=True`` refuse it.
     coverage : {"pairs", "records"}, default="pairs"
         What ``quantile`` is a share of, for ``source="edits"``. "pairs" counts every edit by
         itself. "records" counts a record only if all of its edits lie within the radius: else an
         attacker tells it from the others that do not. It takes a larger radius, and needs
         ``fit(X_before, X_after, record=pairs.record)``, and the policy in a ``FrozenEstimator``
         for a head.
-    epsilon : float or None, default=None
-        What the "private" quantile costs, from 1e-6 to 1000: a larger value gives a more precise
-        radius, and adds more to the release's total. None for other sources.
     norm_bound : float, default=1.0
         The radius of the admissible ball that rows are projected onto. A head uses its own instead.
     metric : {"euclidean", "manhattan", "chebyshev"}, default="euclidean"
         How distances between rows are measured. A head uses its own instead.
     accountant : PrivacyAccountant or None, default=None
-        Counts a "private" radius before it is drawn, and notes a "declared" one. Where it is None,
-        a head that the policy is passed to has its own accountant count it.
+        Notes a "declared" radius. Where it is None, a head that the policy is passed to has its own accountant count it.
     random_state : None, int, Generator or RandomState, default=None
-        Leave it at None for privacy: the "private" quantile is then drawn exactly. A seed makes it
-        reproducible and the release not private. It also draws the sampled pairs, which are no
-        secret (None draws the same ones every time).
+        Draws the sampled pairs, which are no secret (None draws the same ones every time).
 
     Attributes
     ----------
     radius_ : float
         The radius, in units of ``metric``.
     choice_ : ChosenRadius
-        The radius with its metric, its source and the epsilon that it cost.
+        The radius with its metric and its source.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features,)
@@ -123,8 +109,7 @@ class RadiusPolicy(ByContent, RowWise, OneToOneFeatureMixin, TransformerMixin, B
 
     References
     ----------
-    Margaryan & Gupta (quantiles, "declared"); Smith (2011) and McKenna & Sheldon (2020)
-    ("private").
+    Margaryan & Gupta (quantiles, "declared").
 
     Examples
     --------
@@ -145,7 +130,6 @@ class RadiusPolicy(ByContent, RowWise, OneToOneFeatureMixin, TransformerMixin, B
     _: KW_ONLY
     source: str = "reference"
     coverage: str = "pairs"
-    epsilon: Any = None
     norm_bound: float = 1.0
     metric: str = "euclidean"
     accountant: Any = None
@@ -159,13 +143,6 @@ class RadiusPolicy(ByContent, RowWise, OneToOneFeatureMixin, TransformerMixin, B
         check_positive("norm_bound", self.norm_bound)
         check_random_state(self.random_state)
         check_accountant(self.accountant)
-        if self.source != "private" and self.epsilon is not None:
-            raise ValueError(
-                f"epsilon={self.epsilon!r} is for source='private'; source={self.source!r} costs "
-                "none: leave epsilon=None."
-            )
-        if self.source == "private":
-            check_number("epsilon", self.epsilon, _Epsilon, " with source='private'")
 
     def fit(
         self,
@@ -181,7 +158,7 @@ class RadiusPolicy(ByContent, RowWise, OneToOneFeatureMixin, TransformerMixin, B
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features), optional
-            The private rows, for "private" and "declared"; ``source="reference"`` does not look at
+            The private rows, for "declared"; ``source="reference"`` does not look at
             them. With ``source="edits"`` they are the public rows before an edit.
         y : array-like of shape (n_samples,), optional
             Their labels. With ``source="edits"`` the rows after the edit, of shape (n_samples,
@@ -223,7 +200,7 @@ class RadiusPolicy(ByContent, RowWise, OneToOneFeatureMixin, TransformerMixin, B
             if X_public is None or y_public is None:
                 raise ValueError(
                     "source='reference' needs X_public and y_public, public rows given by name: "
-                    "fit(X_public=rows, y_public=labels); or choose source='declared' or 'private'."
+                    "fit(X_public=rows, y_public=labels); or choose source='declared'."
                 )
             return choose_radius(self, *validated(self, X_public, y_public, whole=True), **in_ball)
         if X is None or y is None:
@@ -269,36 +246,15 @@ def choose_radius(
 ) -> ChosenRadius:
     """The radius of validated rows and their labels, or of rows before and after an edit."""
     more: dict[str, Any] = {"source": policy.source, "norm_bound": float(norm_bound)}
-    seeded = policy.source == "private" and policy.random_state is not None
-    if policy.source == "private":
-        more |= {"seeded": seeded, "epsilon": float(policy.epsilon), "draw": uuid.uuid4().hex}
     if policy.source not in PUBLIC_SOURCES:
         # Counted before rows are read, and never taken back: what fails may depend on them.
-        spent = OtherRelease(
-            "radius",
-            epsilon=more.get("epsilon", 0.0),
-            private=not seeded if policy.source == "private" else "conditional",
-            labels="public",
-            draw=more.get("draw", ""),
-            unit=unit,
-        )
+        spent = OtherRelease("radius", private="conditional", labels="public", unit=unit)
         count(accountant, spent)
         rows, others = rows_to_read(policy, rows, others)
     if domain == "sphere":
         # Radii are declared between scaled rows.
         rows = scaled_rows(rows, norm_bound)
         others = scaled_rows(others, norm_bound) if policy.source == "edits" else others
-    if policy.source == "private":
-        value = private_quantile(
-            project_onto_ball(rows, norm_bound),
-            others,
-            policy.quantile,
-            epsilon=more["epsilon"],
-            norm_bound=norm_bound,
-            metric=metric,
-            random_state=policy.random_state,
-        )
-        return ChosenRadius(value, metric, **more)
     quantile = float(policy.quantile)
     if policy.source == "edits":
         # In double precision: the record states the exact share of pairs within the radius.

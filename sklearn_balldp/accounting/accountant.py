@@ -14,7 +14,7 @@ import numpy as np
 from sklearn.frozen import FrozenEstimator
 
 from .._parameters import check_positive, check_whole
-from ..privacy.gaussian import compose, epsilon_from_mu, mu_from_budget
+from ..privacy.gaussian import epsilon_from_mu, mu_from_budget
 from ..privacy.release import Release
 from ..text import UP, rounded
 from .ledger import (
@@ -27,7 +27,6 @@ from .ledger import (
     hidden_by_all,
     kinds_of,
     mu_of,
-    pure_of,
 )
 
 #: What heads and scores release besides, and no total covers: all of it, as far as we know.
@@ -155,8 +154,7 @@ def compose_releases(
 
     References
     ----------
-    Dong, Roth & Su (2022), Corollary 3.3; pure releases by their Gaussian cover, or added up,
-    whichever is less.
+    Dong, Roth & Su (2022), Corollary 3.3.
     """
     records = [r if isinstance(r, Release) else Release.from_dict(r) for r in releases]
     if not records:
@@ -171,12 +169,8 @@ def _total(charges: Sequence[Charge], delta: float, radius: float | None) -> Tot
     kinds = kinds_of(charge.kind for charge in charges)
     if radius is None:
         radius = next((kind["full_radius"] for kind in kinds if "full_radius" in kind), None)
-    mu, pure = mu_of(charges), pure_of(charges)
+    mu = mu_of(charges)
     epsilon = epsilon_from_mu(mu, delta)
-    if pure:
-        gaussian = epsilon_from_mu(compose(charge.mu for charge in charges), delta)
-        summed = (gaussian + sum(pure)) * (1.0 + 2.0**-50)
-        epsilon = min(epsilon, summed)
     return Total(
         len(charges),
         radius,

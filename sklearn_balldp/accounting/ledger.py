@@ -21,7 +21,7 @@ import msgspec
 from .._parameters import Epsilon, Inside, check_number, check_option, check_positive
 from ..adjacency import LABELS
 from ..encoder_name import same_encoder
-from ..privacy.gaussian import compose, epsilon_from_mu, mu_from_budget, mu_from_pure
+from ..privacy.gaussian import compose, epsilon_from_mu, mu_from_budget
 from ..privacy.release import Release
 from ..text import UP, rounded
 
@@ -31,7 +31,7 @@ _WAIT, _BEGINNING = 60.0, 5.0
 _SHARED = ("metric", "norm_bound", "domain", "n_features", "full_radius", "encoder")
 _TABLES = (
     "terms (body TEXT)",
-    "charge (id INTEGER PRIMARY KEY AUTOINCREMENT, mu REAL, pure REAL, draw TEXT, kind TEXT)",
+    "charge (id INTEGER PRIMARY KEY AUTOINCREMENT, mu REAL, kind TEXT)",
     "record (id INTEGER PRIMARY KEY, body TEXT, seal TEXT)",
 )
 # Numbers that agree unless somebody removed or added rows: SQLite keeps the largest id ever given.
@@ -41,7 +41,7 @@ SELECT (SELECT COUNT(*) FROM terms), (SELECT body FROM terms), (SELECT COUNT(*) 
     (SELECT COUNT(*) FROM sqlite_master WHERE type = 'trigger')
 """
 _ROWS = """
-SELECT charge.id, mu, pure, draw, kind, body, seal FROM charge LEFT JOIN record USING (id)
+SELECT charge.id, mu, kind, body, seal FROM charge LEFT JOIN record USING (id)
 ORDER BY charge.id
 """
 # Of whatever a column may hold, and in another spelling for each.
@@ -71,11 +71,9 @@ class OtherRelease:
 
     what: str
     mu: float = 0.0  # Gaussian differential privacy, for every substitution
-    epsilon: float = 0.0  # pure differential privacy, for every substitution
     #: False when it was drawn from a seed; "conditional" when it was declared public.
     private: bool | str = True
     labels: str = "any"  # "public" when it hides feature substitutions only
-    draw: str = ""  # identifies a private radius, which releases that rest on it name
     unit: str = "any"  # "record" when it hides one record, and not all of one person
 
 
@@ -112,8 +110,6 @@ class Charge(NamedTuple):
     """What a record adds to a total at one radius: a row of the ledger."""
 
     mu: float  # Gaussian differential privacy; infinite where a seed drew the noise
-    pure: float  # pure differential privacy
-    draw: str  # the name of the private radius that spent it
     kind: str  # JSON of what it hides, and of what it shares with others
 
 
@@ -133,25 +129,14 @@ def charge_of(record: Record, radius: float | None) -> Charge:
     if isinstance(record, Release):
         kind |= {name: getattr(record, name) for name in _SHARED}
         mu = record.guarantee(record.full_radius if radius is None else radius).mu
-        pure, draw = record.radius_epsilon, record.radius_draw
     else:
-        mu, pure, draw = record.mu, record.epsilon, record.draw
-    return Charge(math.inf if record.private is False else mu, pure, draw, json.dumps(kind))
-
-
-def pure_of(charges: Iterable[Charge]) -> list[float]:
-    """What was spent beside Gaussian noise: each private radius once, by its largest statement."""
-    draws: dict[str | int, float] = {}
-    for number, charge in enumerate(charges):
-        if charge.pure > 0.0:
-            name = charge.draw or number
-            draws[name] = max(charge.pure, draws.get(name, 0.0))
-    return list(draws.values())
+        mu = record.mu
+    return Charge(math.inf if record.private is False else mu, json.dumps(kind))
 
 
 def mu_of(charges: Sequence[Charge]) -> float:
     """Gaussian differential privacy of all charges together."""
-    return compose([*(charge.mu for charge in charges), *map(mu_from_pure, pure_of(charges))])
+    return compose(charge.mu for charge in charges)
 
 
 def kinds_of(texts: Iterable[str]) -> list[dict[str, Any]]:
@@ -262,7 +247,7 @@ class Ledger:
             number, body = len(page.charges) + 1, _written(record)
             page.digest.update(_bytes_of((number, *charge, body)))
             seal = page.digest.hexdigest()
-            base.execute("INSERT INTO charge VALUES (?, ?, ?, ?, ?)", (number, *charge))
+            base.execute("INSERT INTO charge VALUES (?, ?, ?)", (number, *charge))
             base.execute("INSERT INTO record VALUES (?, ?, ?)", (number, body, seal))
             if not keep:
                 base.rollback()
@@ -274,14 +259,13 @@ class Ledger:
         terms = self.terms
         if terms.limit is None:
             return
-        # Against a limit only one way of adding up may be used: the Gaussian one.
         if mu_of([*earlier, charge]) <= mu_from_budget(terms.limit, terms.delta):
             return
         spent, cost = (epsilon_from_mu(mu_of(part), terms.delta) for part in (earlier, [charge]))
         where = "at any distance" if terms.radius is None else f"within {terms.radius:g}"
         told = ""
         # What a radius costs tells it: those were read off private rows.
-        if getattr(record, "radius_source", "") not in ("declared", "seeded"):
+        if getattr(record, "radius_source", "") != "declared":
             told = f": it costs epsilon={rounded(cost, 4, UP)} {where}, where this ledger counts"
             if isinstance(record, Release) and record.radius < (terms.radius or math.inf):
                 own = record.guarantee().epsilon
@@ -335,8 +319,8 @@ class Ledger:
                 f"the ledger {self.path!r} was edited by hand ({fault}), so that what was spent is "
                 "not known; nothing was released. Put the file back as it was."
             )
-        charges = [Charge._make(row[1:5]) for row in rows]
-        return _Page(terms, charges, [row[5] for row in rows], seals, digest)
+        charges = [Charge._make(row[1:3]) for row in rows]
+        return _Page(terms, charges, [row[3] for row in rows], seals, digest)
 
     @contextlib.contextmanager
     def _transaction(self, begin: str, make: bool = False) -> Iterator[sqlite3.Connection]:

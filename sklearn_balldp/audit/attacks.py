@@ -278,7 +278,7 @@ def audit_support(
         "distance": distance,
         "mu": setting.at_radius.mu,
         "dp_bound": rero_bound_dp(kappa, promise.epsilon, promise.delta),
-        "rdp_bound": rero_bound(kappa, promise.mu_total, method="rdp"),
+        "rdp_bound": rero_bound(kappa, promise.mu, method="rdp"),
         "direct_bound": promise.certificate(kappa),
         **bounds,
     }

@@ -454,15 +454,6 @@ class BaseBallDPClassifier(Head, ClassifierMixin, BaseEstimator, metaclass=ABCMe
             groups=in_memory("groups", groups),
             class_weight=getattr(self, "class_weight", None),
         )
-        policy = self._policy
-        frozen = isinstance(self.radius, FrozenEstimator)
-        chosen = getattr(policy, "choice_", policy) if frozen else policy
-        private = isinstance(policy, RadiusPolicy) and chosen.source == "private"
-        if private and weights.sums_weights.most_records > 1:
-            raise ValueError(
-                "radius: a private quantile hides one record, and groups= asks for all of one "
-                "person; use source='reference' or 'edits', or a number."
-            )
         warn_of_large_delta(self.delta, weights.sums_weights)
         return weights
 
@@ -565,7 +556,7 @@ class BaseBallDPClassifier(Head, ClassifierMixin, BaseEstimator, metaclass=ABCMe
             after = " (records before and after an edit)" if edits else ""
             raise ValueError(
                 f"radius: RadiusPolicy(source={self._policy.source!r}) needs public rows{after}: "
-                "pass X_public and y_public to fit, or choose source='declared' or 'private'."
+                "pass X_public and y_public to fit, or choose source='declared'."
             )
         if X_public is None or y_public is None:
             raise ValueError("X_public and y_public go together: pass both or neither.")

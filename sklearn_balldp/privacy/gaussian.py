@@ -18,7 +18,7 @@ from typing import Annotated, Any
 import numpy as np
 from msgspec import Meta
 from scipy.optimize import brentq
-from scipy.special import erfcx, erfinv, expit, log_ndtr, ndtr, ndtri
+from scipy.special import erfcx, log_ndtr, ndtr, ndtri
 
 from .._parameters import Inside, NonNegative, Share, Spent, check_number
 
@@ -176,23 +176,6 @@ def epsilon_from_mu(mu: float, delta: float) -> float:
     )
     epsilon = max(mu * (u + 0.5 * mu) * (1.0 + 2.0**-50), 5e-324)
     return _step_until(epsilon, 1.0, lambda e: _log_delta(e / mu - 0.5 * mu, mu) <= target)
-
-
-def mu_from_pure(epsilon: float) -> float:
-    """Smallest mu, rounded up, whose profile covers a pure epsilon-private release (inf above 700).
-
-    >>> round(mu_from_pure(0.5), 3)
-    0.624
-    """
-    epsilon = _checked("epsilon", epsilon, _Loss)
-    if epsilon > 700.0:
-        return math.inf
-    # Phi^-1((1 + t) / 2) = sqrt(2) erfinv(t) keeps its digits for probabilities near 1/2 and 1.
-    if epsilon < 1.0:
-        mu = 2.0 * math.sqrt(2.0) * float(erfinv(math.tanh(0.5 * epsilon)))
-    else:
-        mu = -2.0 * float(ndtri(expit(-epsilon)))
-    return mu * (1.0 + 2.0**-46)
 
 
 def compose(mus: Iterable[float]) -> float:

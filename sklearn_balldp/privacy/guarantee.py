@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from .gaussian import compose, delta_from_mu, epsilon_from_mu, gaussian_power, mu_from_pure
+from .gaussian import delta_from_mu, gaussian_power
 
 
 @dataclass(frozen=True)
@@ -19,14 +19,12 @@ class Guarantee:
         ``records`` together.
     epsilon, delta : float
         The release is (epsilon, delta)-private for substitutions of ``records`` units within
-        ``radius``, a private radius included.
+        ``radius``.
     labels : {"public", "protected"}
         Whether label changes are part of the adjacency.
     private : bool or str
         False when the noise was seeded: the numbers then describe the noise, and protect nobody.
         "conditional" when the radius was read off private rows and declared public.
-    radius_epsilon : float
-        Pure differential privacy that choosing the radius spent.
     unit : {"record", "person"}
         What one substitution replaces: a record, or all records of one person.
     records : int
@@ -41,24 +39,13 @@ class Guarantee:
     delta: float
     labels: str
     private: bool | str
-    radius_epsilon: float = 0.0
     unit: str = "record"
     records: int = 1
     most_records: int = 1
 
-    @property
-    def mu_total(self) -> float:
-        """Gaussian differential privacy parameter, a private radius included."""
-        return compose([self.mu, mu_from_pure(self.radius_epsilon)])
-
     def delta_at(self, epsilon: float) -> float:
-        """Delta at another ``epsilon`` and this radius, of a private radius too: an upper bound."""
-        delta = delta_from_mu(self.mu_total, epsilon)
-        if self.radius_epsilon > 0.0 and epsilon >= self.radius_epsilon:
-            # Basic composition of the two releases; the rounding of the difference is covered.
-            less = (epsilon - self.radius_epsilon) * (1.0 - 2.0**-50)
-            delta = min(delta, delta_from_mu(self.mu, less))
-        return delta
+        """Delta at another ``epsilon`` and this radius."""
+        return delta_from_mu(self.mu, epsilon)
 
     @property
     def advantage(self) -> float:
@@ -68,7 +55,7 @@ class Guarantee:
         Gaussian release. It bounds the advantage over guessing in re-identification, attribute
         inference and reconstruction alike (Kulynych et al., 2025).
         """
-        mu = self.mu_total
+        mu = self.mu
         # The same number in a form that does not cancel.
         up = math.nextafter(math.erf(mu / math.sqrt(8.0)) * (1.0 + 2.0**-50), math.inf)
         return min(1.0, up) if mu > 0.0 else 0.0
@@ -83,22 +70,6 @@ class Guarantee:
     def certificate(self, kappa: float) -> float:
         """Upper bound on the success of an informed attack, for a best blind guess of ``kappa``.
 
-        This is the direct Gaussian bound, rounded up. For a private radius it is the smaller of
-        two: one is multiplied by ``e^radius_epsilon``, the other counts the radius as a Gaussian
-        release.
+        This is the direct Gaussian bound, rounded up.
         """
-        bound = gaussian_power(kappa, self.mu_total)
-        if self.radius_epsilon > 0.0:
-            raised = math.exp(min(self.radius_epsilon, 700.0)) * gaussian_power(kappa, self.mu)
-            bound = min(bound, raised * (1.0 + 2.0**-50))
-        return bound
-
-
-def total_epsilon(mu: float, delta: float, radius_epsilon: float) -> float:
-    """Epsilon of a Gaussian release beside a pure one: the better of two compositions."""
-    epsilon = epsilon_from_mu(mu, delta)
-    if radius_epsilon == 0.0:
-        return epsilon
-    total = compose([mu, mu_from_pure(radius_epsilon)])
-    summed = (epsilon + radius_epsilon) * (1.0 + 2.0**-50)
-    return min(summed, epsilon_from_mu(total, delta))
+        return gaussian_power(kappa, self.mu)

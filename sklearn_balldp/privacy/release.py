@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import numpy as np
 from msgspec import Meta
 
-from .._parameters import Count, Epsilon, Inside, Share, Spent, check_whole, one_of
+from .._parameters import Count, Epsilon, Inside, Share, check_whole, one_of
 from .._version import __version__
 from ..adjacency import METRICS
 from ..encoder_name import same_encoder
@@ -19,19 +19,18 @@ from ..text import DOWN, UP, one_line, rounded
 from .bounds import Blocks, Bound, as_float_or_tuple, check_rising
 from .contradictions import ROUNDING, check
 from .digest import parameters_digest, record_digest
-from .guarantee import Guarantee, total_epsilon
+from .gaussian import epsilon_from_mu
+from .guarantee import Guarantee
 from .noise import EXACT_SAMPLER, SEEDED_SAMPLER
 from .problem import Problem
 from .record import FORMAT, check_same, contradictions, kind_of, plain, read, schema_of, sized
 
-#: Where a radius may come from; "private" and "seeded" ones are drawn by permute-and-flip.
-RADIUS_SOURCES = ("number", "reference", "edits", "declared", "private", "seeded")
+#: Where a radius may come from.
+RADIUS_SOURCES = ("number", "reference", "edits", "declared")
 _RADIUS_ASSUMPTIONS = {
     "reference": ("the radius was read off public reference rows",),
     "edits": ("the radius was read off public records before and after an edit",),
     "declared": ("the radius, a quantile of the private rows, is declared public",),
-    "private": ("the radius, a private quantile, is spent beside the parameters",),
-    "seeded": ("the radius, a quantile of the private rows, was drawn from a seed",),
 }
 _LABEL_ASSUMPTIONS = {
     "public": "labels and class counts are public",
@@ -103,14 +102,10 @@ class Release:
     bound : Bound
         What the mechanism chose: the guarantee as a function of the radius.
     epsilon, delta : float
-        Guarantee of the parameters at ``radius``; :meth:`guarantee` adds ``radius_epsilon``.
-    radius_source : {"number", "reference", "edits", "declared", "private", "seeded"}
+        Guarantee at ``radius``.
+    radius_source : {"number", "reference", "edits", "declared"}
         A public number, or read off public reference rows, public records before and after an
-        edit, or a quantile of private rows: declared public, private, or drawn from a seed.
-    radius_epsilon : float
-        Pure differential privacy that the private quantile spent, else 0; part of the total.
-    radius_draw : str
-        Identifies the private quantile, which releases that share it count once.
+        edit, or a quantile of private rows that was declared public.
     radius_edits : int
         Public edits that the radius was read off, else 0.
     radius_hides : float
@@ -141,8 +136,6 @@ class Release:
     epsilon: Epsilon
     delta: Inside
     radius_source: Annotated[str, one_of(RADIUS_SOURCES)] = "number"
-    radius_epsilon: Spent = 0.0
-    radius_draw: str = ""
     radius_edits: Count = 0
     radius_hides: Share = 0.0
     radius_hides_records: Share | None = None
@@ -246,7 +239,7 @@ class Release:
     @property
     def private(self) -> bool | str:
         """True; False when a seed drew the noise; "conditional" on a radius declared public."""
-        if self.sampler != EXACT_SAMPLER or self.radius_source == "seeded":
+        if self.sampler != EXACT_SAMPLER:
             return False
         return "conditional" if self.radius_source == "declared" else True
 
@@ -259,7 +252,7 @@ class Release:
     def epsilon_full_radius(self) -> float:
         """Epsilon at radius ``2 * norm_bound`` and the same delta (labels as in ``labels``)."""
         mu = self._mu_at(self.problem.diameter, self.labels)
-        return total_epsilon(mu, self.delta, self.radius_epsilon)
+        return epsilon_from_mu(mu, self.delta)
 
     @property
     def assumptions(self) -> tuple[str, ...]:
@@ -325,13 +318,12 @@ class Release:
 
         For prototypes and the discriminant it is exact at Euclidean distances, for one record of
         one owner; for several records, and for noise on a minimiser or on gradients, it is an upper
-        bound. If the radius was chosen privately, figures at a fixed other radius describe this run
-        only.
+        bound.
 
         The ``radius`` is in the units of ``metric``, the declared one by default. ``labels`` is as
         in the release by default; "public" compares a release that protects labels with one that
         does not. ``records`` (or persons, see ``unit``) are replaced at once, each within the
-        radius: mu, and what a private radius spent, count so many times.
+        radius: mu counts so many times.
 
         Raises
         ------
@@ -352,14 +344,12 @@ class Release:
             )
         check_whole("records", records)
         radius = self.radius if radius is None else radius
-        distance, pure = self.problem.euclidean(radius), self.radius_epsilon
-        mu = self._mu_at(distance, labels)
+        mu = self._mu_at(self.problem.euclidean(radius), labels)
         if records > 1:
             mu = math.nextafter(records * mu, math.inf)
-            pure = math.nextafter(records * pure, math.inf) if pure > 0.0 else 0.0
-        epsilon = total_epsilon(mu, self.delta, pure)
+        epsilon = epsilon_from_mu(mu, self.delta)
         replaced = self.unit, int(records), self.weights.most_records
-        kept = labels, self.private, pure, *replaced
+        kept = labels, self.private, *replaced
         return Guarantee(float(radius), mu, epsilon, self.delta, *kept)
 
     def certificate(
@@ -404,9 +394,7 @@ class Release:
         """
         asked = self.guarantee(radius, labels, records)
         distance = asked.radius
-        # Given a radius that was drawn, only the promise for all draws is a bound.
-        drawn = radius is None and self.radius_source in ("private", "seeded")
-        if self.domain == "ball" and not drawn:
+        if self.domain == "ball":
             # No row is further from the zero record. One step more covers the rounding of the unit.
             modulus = METRICS[self.metric].euclidean_per_unit(self.n_features)
             distance = min(distance, math.nextafter(self.norm_bound / modulus, math.inf))
@@ -416,7 +404,7 @@ class Release:
             # A record of another label is next to all candidates of one label, however far. Those
             # of several labels are next to each other, and so is a point between their answers.
             guarantees.append(self.guarantee(labels="protected", records=records))
-        return min(guarantees, key=lambda guarantee: guarantee.mu_total)
+        return min(guarantees, key=lambda guarantee: guarantee.mu)
 
     # -- reading and writing ------------------------------------------------------------------
 
@@ -495,14 +483,9 @@ class Release:
         )
         private = {
             "True": "yes",
-            "False": "NO: the "
-            + ("radius" if self.radius_source == "seeded" else "noise")
-            + " was drawn from a seed",
+            "False": "NO: the noise was drawn from a seed",
             "conditional": "if the radius, a quantile of private rows, is public",
         }
-        spent = ""
-        if self.radius_epsilon > 0.0:
-            spent = f"; with the radius epsilon={_up(self.guarantee().epsilon)}"
         parts = "prototypes" if self.head == _PROTOTYPES else self.bound.parts
         return [
             ("head", self.head),
@@ -518,7 +501,7 @@ class Release:
             (
                 "guarantee",
                 f"epsilon={self.epsilon:g}, delta={self.delta:g} (mu={_up(self.mu)}, "
-                f"zCDP rho={_up(self.rho)}){spent}",
+                f"zCDP rho={_up(self.rho)})",
             ),
             *self.weight_rows(),
             ("at full radius", f"epsilon={_up(self.epsilon_full_radius)}, labels {self.labels}"),

@@ -158,7 +158,7 @@ clever lie
 
 All numbers are upper bounds, and the first column of each table is the one promised. They hold \
 for re-identification, attribute inference and reconstruction (Kulynych et al., 2025, \
-arXiv:2507.06969).{w["guess"]}{w["drawn"]}
+arXiv:2507.06969).{w["guess"]}
 
 {w["versions"]}:
 
@@ -174,7 +174,7 @@ version is named when it was the other.
 ## Other releases from the same records
 
 Each further model from the same records weakens the promise. mu measures the loss: this model \
-has mu = {up(guarantee.mu_total)} at {w["distance"]}. Models add up at one common distance, such \
+has mu = {up(guarantee.mu)} at {w["distance"]}. Models add up at one common distance, such \
 as the last column of their tables, and not each at its own: if the mu of each there was fixed \
 beforehand, all together have mu = sqrt(mu1^2 + mu2^2 + ...) there, for what each of them hides. \
 Choosing the best of several models by scores on private records is a release of its own.
@@ -239,9 +239,6 @@ def _words(
         "versions": _versions(person, protected),
         "candidates": f"{candidates[0].upper()}{candidates[1:]}",
         "distance": "any distance" if anywhere else f"{radius}, the distance promised",
-        "drawn": " The radius was drawn: further columns hold for this draw."
-        if release.radius_source in ("private", "seeded")
-        else "",
         "guess": "" if protected else " Guessing the label is not covered.",
     }
 
@@ -315,9 +312,6 @@ def _warning(release: Release) -> str:
         return ""
     seeded = "The noise in this model was drawn from a seed. Whoever knows or guesses the seed can "
     seeded += "take the noise off, so nothing is hidden."
-    if release.radius_source == "seeded":
-        seeded = "The radius was computed from private records with noise from a seed. Whoever "
-        seeded += "knows the seed learns about the records from it."
     further = "All numbers on this page hold for the same method without a seed."
     return f"\n## NOT PRIVATE\n\n{seeded} {further}\n"
 
@@ -393,8 +387,8 @@ def _told_apart(release: Release, table: HiddenColumns | None) -> str:
     rows = {
         "epsilon": [up(g.epsilon) for g in columns],
         "delta": [up(g.delta) for g in columns],
-        "mu (Gaussian DP)": [up(g.mu_total) for g in columns],
-        "rho (zero-concentrated DP)": [up(0.5 * g.mu_total**2) for g in columns],
+        "mu (Gaussian DP)": [up(g.mu) for g in columns],
+        "rho (zero-concentrated DP)": [up(0.5 * g.mu**2) for g in columns],
         "advantage in telling the two apart": [percent(g.advantage) for g in columns],
     }
     for rate in FALSE_POSITIVE_RATES:
@@ -405,18 +399,10 @@ def _told_apart(release: Release, table: HiddenColumns | None) -> str:
 
 def _named(release: Release, table: HiddenColumns | None) -> str:
     """How often the right one of several candidates is named, by the radius of their ball."""
-    radii, promised = _radii(release, table), release.guarantee_of_candidates()
+    radii = _radii(release, table)
     if "ball" not in candidates_of(release, table=table):
         radii = {_anywhere(_reach(release, table)): None}
-    # Of a radius that was drawn only the promise is a bound: a larger ball hides no more than it.
-    columns = [
-        max(
-            promised,
-            release.guarantee_of_candidates(radius),
-            key=lambda guarantee: guarantee.mu_total,
-        )
-        for radius in radii.values()
-    ]
+    columns = [release.guarantee_of_candidates(radius) for radius in radii.values()]
     rows = {
         f"names the right one of {m} candidates": [percent(g.certificate(1.0 / m)) for g in columns]
         for m in CANDIDATES

@@ -65,7 +65,6 @@ KINDS = {
     "least": (PrototypePerturbation("min"), {}, {}),
     "worst": (PrototypePerturbation("worst"), {"metric": "manhattan"}, {}),
     "protected": (PrototypePerturbation(), PROTECTED, {}),
-    "private radius": (PrototypePerturbation(), {"metric": "chebyshev"}, DRAWN),
     "seeded": (PrototypePerturbation(), {}, {"sampler": SEEDED_SAMPLER}),
     "persons": (PrototypePerturbation(), OWNED, {}),
     "protected persons": (PrototypePerturbation(), {**PROTECTED, **HIDDEN}, {}),
