@@ -179,4 +179,4 @@ def _longest_gradient(problem: Problem, bound: DescentBound) -> float:
 
 def _precision_of_steps(problem: Problem, bound: DescentBound) -> float:
     """One over the noise scale of the best mean of all steps' gradients, at the start."""
-    return math.sqrt(bound.n_steps) / bound.sigma(problem, None)
+    return math.sqrt(bound.n_steps) / bound.sigma

@@ -1,7 +1,8 @@
 """Gradient perturbation: noisy sums to start from, noisy gradients, and the model made of them.
 
-How far a record moves a step (:func:`.clipped_gap`) holds at any parameters. So all steps have one
-noise scale, and what they cost is known beforehand at every radius: see "Noise on gradients".
+How far a record moves a step (:func:`.gap_at_any_parameters`) holds at any parameters. So all steps
+have one noise scale, and what they cost is known beforehand at every radius: see "Noise on
+gradients".
 """
 
 import math
@@ -13,7 +14,7 @@ import numpy as np
 
 from .._parameters import check_flag, check_option, check_positive, check_whole, is_auto
 from ..adjacency import RowGeometry
-from ..privacy.bounds import Blocks, Bound, Promised
+from ..privacy.bounds import Blocks, Bound
 from ..privacy.gaps import SMALLEST_CLIP, gap_at_any_parameters
 from ..privacy.noise import grid_slack
 from ..privacy.problem import Problem
@@ -34,9 +35,9 @@ MOST_STEPS = 5000
 # Iterates stay within this norm, in units of 1 / B: in double precision the noise covers what
 # rounding does to scores of this size, and a step size that diverges gives no infinity.
 _FARTHEST = 1e4
-# What steps leave of mu squared, so that rounding never exceeds a promise; and more than a few
-# operations round.
-_LEFT, _SLACK = 1.0 - 2e-12, 2.0**-49
+# More than what rounding adds to the mu of all steps behind a map, and the share of mu squared that
+# is theirs with it; and more than a few operations round.
+_UP, _LEFT, _SLACK = 1.0 + 1e-12, 1.0 - 4e-12, 2.0**-49
 
 
 @dataclass(frozen=True)
@@ -68,19 +69,25 @@ class Transcript:
 
 
 @dataclass(frozen=True)
-class DescentBound(Promised):
-    """Settings of a descent, and what its steps and the sums before them promise together.
+class DescentBound(Bound):
+    """Settings of a descent, and the noise of its steps and of the sums before them.
 
-    The ``budget`` is mu of both, at the problem's radius; steps share what the sums ``start``
-    (None: the descent begins at zero) leave of its square. Without a step the discriminant of the
-    sums is released. The ``learning_rate`` is for rows of norm B; ``least_reach`` is the smallest
-    norm that the whitening map leaves for rows, in units of B (1: no map).
+    What all of it costs follows from that noise, at every radius. Without a step the discriminant
+    of the sums ``start`` is released (None: the descent begins at zero). The ``learning_rate`` is
+    for rows of norm B; ``least_reach`` is the smallest norm that the whitening map leaves for rows,
+    in units of B (1: no map).
+
+    The noise scale ``sigma`` of the steps is for rows of norm B. Behind a map rows are shorter, and
+    so is the noise: at the Euclidean radius ``even_at`` (None: no map) a step costs the same for
+    rows of every norm.
     """
 
     what: ClassVar[str] = "noise on the gradients of a descent"
     parts: ClassVar[str] = "steps"
     has_transcript: ClassVar[bool] = True
 
+    sigma: float = 0.0
+    even_at: float | None = None
     learning_rate: float = math.nan
     momentum: float = 0.0
     clip: float | None = None
@@ -119,17 +126,11 @@ class DescentBound(Promised):
         stated = self.clip, self.constant * self.reach(problem, whitening)
         return (query.clip, query.constant) == stated
 
-    def mu_of_steps(self, problem: Problem, slack: float = -_SLACK) -> float:
-        """Mu that the sums leave for all steps, rounded down; up with the other sign."""
-        used = 0.0 if self.start is None else _mu_of(self.start, problem)
-        return math.sqrt(max((self.budget * (1.0 + slack)) ** 2 - used**2, 0.0))
+    def step_mu(self, problem: Problem, radius: float, labels: str) -> float:
+        """Mu of a step that sees rows of norm B, rounding to the sampler's grid included."""
+        return self.move(problem, None, radius, labels) / self.sigma + self._slack(problem)
 
-    def step_mu(self, problem: Problem) -> float:
-        """Mu of each step."""
-        return self.mu_of_steps(problem) * math.sqrt(_LEFT / max(self.n_steps, 1))
-
-    def least_step_mu(self, problem: Problem) -> float:
-        """Mu that rounding to the sampler's grid takes of each step."""
+    def _slack(self, problem: Problem) -> float:
         return 2.0 * grid_slack(math.prod(self.shape(problem)))
 
     def gap(self, problem: Problem, radius: float, labels: str, reach: float = 1.0) -> float:
@@ -143,45 +144,66 @@ class DescentBound(Promised):
         """Norm that no iterate exceeds."""
         return _FARTHEST / (problem.norm_bound * self.reach(problem, whitening))
 
-    def move(self, problem: Problem, whitening: PublicMap | None) -> float:
+    def move(
+        self, problem: Problem, whitening: PublicMap | None, radius: float, labels: str
+    ) -> float:
         """Sensitivity of a step at any iterate, for rows behind a map."""
         constant = self.constant * self.reach(problem, whitening)
         query = MeanGradient(np.empty((0, 0)), 1.0, self.clip, constant, whitening)
-        norm = self.longest(problem, whitening)
-        return query.move(problem, problem.euclidean_radius, problem.labels, norm)
+        return query.move(problem, radius, labels, self.longest(problem, whitening))
 
-    def sigma(self, problem: Problem, whitening: PublicMap | None) -> float:
+    def scale(self, problem: Problem, whitening: PublicMap | None) -> float:
         """Noise scale of every step, for rows behind a map."""
-        slack = grid_slack(math.prod(self.shape(problem)))
-        return self.move(problem, whitening) / spendable(self.step_mu(problem), slack)
+        if whitening is None or self.even_at is None:
+            return self.sigma
+        mu = self.step_mu(problem, self.even_at, problem.labels)
+        moved = self.move(problem, whitening, self.even_at, problem.labels)
+        return moved / (mu - self._slack(problem)) * (1.0 + _SLACK)
+
+    def with_noise(self, problem: Problem, mu: float) -> "DescentBound":
+        """The same with the noise by which all steps together are mu-GDP at the radius."""
+        radius = problem.euclidean_radius
+        share = mu * math.sqrt(_LEFT / self.n_steps)
+        moved = self.move(problem, None, radius, problem.labels)
+        if not share > self._slack(problem):
+            raise ValueError(
+                f"epsilon is too small for {self.n_steps} steps on the sampler's grid; raise it or "
+                "lower n_steps."
+            )
+        sigma = moved / spendable(share, 0.5 * self._slack(problem))
+        return replace(self, sigma=sigma, even_at=radius if self.whitened else None)
 
     def growth(self, problem: Problem, radius: float, labels: str) -> float:
-        """Largest ratio of what a step costs at a radius, and at the problem's.
+        """Largest ratio of what a step costs at a radius, and at ``even_at``.
 
         The sums decide the norm of the rows that steps see: the ratio is largest for those whose
         diameter the radius is ("Noise on gradients", theorem 3).
         """
-        if radius <= problem.euclidean_radius:
+        if self.even_at is None or radius <= self.even_at:
             return 1.0
         reach = min(max(radius / problem.diameter, self.least_reach), 1.0)
-        near = self.gap(problem, problem.euclidean_radius, problem.labels, reach)
+        near = self.gap(problem, self.even_at, problem.labels, reach)
         if near == math.inf:
             return math.inf
         # The factor covers maps that are shorter by their rounding, and that of the gaps.
         return max(self.gap(problem, radius, labels, reach) / near * (1.0 + 4e-9), 1.0)
 
+    def mu_of_steps(self, problem: Problem, radius: float, labels: str) -> float:
+        """Mu of all steps together, rounded up."""
+        if self.n_steps == 0:
+            return 0.0
+        near = (radius, labels) if self.even_at is None else (self.even_at, problem.labels)
+        one = self.step_mu(problem, *near) * self.growth(problem, radius, labels)
+        return math.sqrt(self.n_steps) * one * _UP
+
     def mu_at(self, problem: Problem, radius: float, labels: str) -> float:
-        steps = 0.0
-        if self.n_steps > 0:
-            steps = self.mu_of_steps(problem, _SLACK) * self.growth(problem, radius, labels)
         sums = 0.0 if self.start is None else _mu_of(self.start, problem, radius, labels)
-        mu = math.hypot(steps, sums) * (1.0 + _SLACK)
-        # Pairs within the problem's radius are those of the budget.
-        return min(mu, self.budget) if radius <= problem.euclidean_radius else mu
+        return math.hypot(self.mu_of_steps(problem, radius, labels), sums) * (1.0 + _SLACK)
 
     def stated(self, problem: Problem) -> tuple[Blocks, Blocks]:
         if self.start is None:
-            return self.move(problem, None), self.sigma(problem, None)
+            moved = self.move(problem, None, problem.euclidean_radius, problem.labels)
+            return moved, self.sigma
         return self.start.stated(problem) if self.n_steps == 0 else ((), ())
 
     def theorem(self, problem: Problem) -> str:
@@ -226,17 +248,18 @@ class DescentBound(Promised):
             )
         if self.n_steps == 0 and (self.start is None or self.start.pooled):
             raise ValueError("n_steps=0 needs class sums to start from.")
-        if self.n_steps > 0 and not self.step_mu(problem) > self.least_step_mu(problem):
+        whitened = self.n_steps > 0 and self.whitened
+        noisy = self.sigma > 0.0 if self.n_steps > 0 else self.sigma == 0.0
+        if not (noisy and (self.even_at is not None) == whitened and (self.even_at or 1.0) > 0.0):
             raise ValueError(
-                f"epsilon is too small for {self.n_steps} steps on the sampler's grid; raise it or "
-                "lower n_steps."
+                f"sigma={self.sigma!r}, even_at={self.even_at!r}: steps have a positive noise "
+                "scale, and behind a map a positive radius at which all cost the same; without a "
+                "step there is neither."
             )
 
 
 @lru_cache(64)  # of public numbers, and asked some dozens of times in a fit
-def _mu_of(
-    start: Sums, problem: Problem, radius: float | None = None, labels: str | None = None
-) -> float:
+def _mu_of(start: Sums, problem: Problem, radius: float, labels: str) -> float:
     return start.mu(problem, radius, labels)
 
 
@@ -341,7 +364,6 @@ class GradientPerturbation(Mechanism):
         clip = CLIP if is_auto(self.clip) else self.clip
         moves = start is not None and problem.fit_intercept and settings.n_steps > 0
         bound = DescentBound(
-            budget=mu,
             learning_rate=1.0,
             momentum=MOMENTUM,
             clip=None if clip is None else float(clip),
@@ -350,6 +372,10 @@ class GradientPerturbation(Mechanism):
             start=start,
             least_reach=LEAST_REACH if moves else 1.0,
         )
+        if bound.n_steps > 0:
+            used = 0.0 if start is None else start.mu(problem)
+            left = max((mu * (1.0 - 2.0 * _SLACK)) ** 2 - used**2, 0.0)
+            bound = bound.with_noise(problem, math.sqrt(left))
         bound.check(problem)
         if bound.n_steps == 0:
             return bound
@@ -370,7 +396,7 @@ class GradientPerturbation(Mechanism):
 
         if bound.n_steps == 0:
             return _for_original_rows(problem, theta, constant, whitening)
-        sigma, farthest = bound.sigma(problem, whitening), bound.longest(problem, whitening)
+        sigma, farthest = bound.scale(problem, whitening), bound.longest(problem, whitening)
         query = MeanGradient(theta, sigma, bound.clip, constant, whitening)
 
         def rounded(theta: Array) -> Array:
@@ -404,7 +430,8 @@ def _start_of(
         return whitening_map(statistics, bound.least_reach) if bound.whitened else None
 
     # Nothing restores what is taken off slopes that are released as they are.
-    share = (bound.mu_of_steps(problem) / bound.budget) ** 2 if bound.n_steps > 0 else 1.0
+    here = problem.euclidean_radius, problem.labels
+    share = (bound.mu_of_steps(problem, *here) / bound.mu(problem)) ** 2 if bound.n_steps else 1.0
     rule = partial(discriminant_of, statistics, problem, share)
     if bound.start is not None and bound.start.pooled:
         return map_of(), np.zeros(bound.shape(problem))
@@ -443,7 +470,7 @@ def default_learning_rate(problem: Problem, bound: DescentBound, aim: float) -> 
         rates.append((1.0 + bound.momentum) / (problem.kind.curvature * augmented**2))
     gap = bound.gap(problem, radius, problem.labels)
     if math.isfinite(gap):
-        steps_mu = bound.mu_of_steps(problem)
+        steps_mu = bound.mu_of_steps(problem, radius, problem.labels)
         accumulated = (
             bound.n_steps * gap / ((1.0 - bound.momentum) * problem.effective_size * steps_mu)
         )

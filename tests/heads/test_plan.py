@@ -87,7 +87,7 @@ def test_class_signals_of_a_descent():
     bound, problem, counts = plan.release.bound, plan.release.problem, np.array(COUNTS)
     # A residual of softmax at zero is at most sqrt(1 - 1/K) long; the limit for any score is 1.
     sizes = counts / N * math.sqrt(1.0 + bound.constant**2)
-    signal = sizes * math.sqrt(bound.n_steps) / bound.sigma(problem, None) / math.sqrt(D)
+    signal = sizes * math.sqrt(bound.n_steps) / bound.sigma / math.sqrt(D)
     expected = np.hypot(signal, counts / (bound.start.sigma * math.sqrt(D)))
     found = np.array(plan.class_signal_to_noise)
     assert (found >= 0.8 * expected).all()

@@ -151,7 +151,8 @@ def test_centred_steps_have_the_noise_and_the_scores_of_the_smaller_ball(Head, l
     assert seen.shortens or labels
     assert tau < seen.reach if seen.shortens else tau == seen.reach
     assert seen.reach < 0.7
-    share, gap = bound.step_mu(problem), bound.gap(problem, 0.2, problem.labels, tau)
+    gap = bound.gap(problem, 0.2, problem.labels, tau)
+    share = bound.step_mu(problem, 0.2, problem.labels)
     for query, _ in taken:
         assert query.whitening is seen
         unit = dataclasses.replace(query, sigma=1.0)

@@ -22,7 +22,7 @@ from sklearn_balldp.mechanisms import (
 )
 from sklearn_balldp.mechanisms.sums import class_sums
 from sklearn_balldp.privacy import Problem, Promised
-from sklearn_balldp.privacy.gaussian import delta_from_mu
+from sklearn_balldp.privacy.gaussian import delta_from_mu, mu_from_budget
 
 Z = 5.5
 
@@ -42,15 +42,11 @@ def problem_of(loss="logistic", *, n_classes=2, r=0.8, labels="public", n_featur
     )
 
 
-def bound_of(n_steps=3, *, mu=1.0, clip=0.2, learning_rate=1.0, momentum=0.5):
-    return DescentBound(
-        budget=mu,
-        learning_rate=learning_rate,
-        momentum=momentum,
-        clip=clip,
-        n_steps=n_steps,
-        constant=0.5,
-    )
+def bound_of(problem, n_steps=3, *, mu=1.0, learning_rate=1.0, momentum=0.5, **fields):
+    """A descent whose steps are mu-GDP together."""
+    given = {"learning_rate": learning_rate, "momentum": momentum, "clip": 0.2, "constant": 0.5}
+    bound = DescentBound(n_steps=n_steps, **(given | fields))
+    return bound.with_noise(problem, mu) if n_steps else bound
 
 
 def neighbours(r, n_features=3, n_samples=6):
@@ -92,7 +88,7 @@ def test_worst_pair_at_zero_spends_mu_exactly(loss, n_steps, learning_rate, clip
     """One step, or iterates that stay: L is N(mu^2/2, mu^2), neither more nor less."""
     r, mu, n_runs = 1.6, 0.7, 4_000
     problem = problem_of(loss, r=r)
-    bound = bound_of(n_steps, mu=mu, clip=clip, learning_rate=learning_rate)
+    bound = bound_of(problem, n_steps, mu=mu, clip=clip, learning_rate=learning_rate)
     X, other, y = neighbours(r)
     ratios = log_ratios(problem, bound, Records(X, y), Records(other, y), n_runs)
     assert stats.kstest((ratios - mu**2 / 2) / mu, "norm").pvalue > 1e-7
@@ -113,7 +109,7 @@ def test_whole_transcripts_keep_the_guarantee(loss, n_classes, clip, labels):
     # Where gaps are quick to find there are more runs.
     r, mu, n_runs = 1.2, 1.2, 2_000 if n_classes > 2 else 5_000
     problem = problem_of(loss, n_classes=n_classes, r=r, labels=labels)
-    bound = bound_of(3, mu=mu, clip=clip, learning_rate=18.0)
+    bound = bound_of(problem, 3, mu=mu, clip=clip, learning_rate=18.0)
     X, other, y = neighbours(r)
     there = Records(other, y)
     if labels == "protected":
@@ -147,7 +143,7 @@ def test_growth_is_that_of_the_worst_norm_of_rows(loss, n_classes, labels, near)
     """A run has one map, whose norm sums decide: the largest ratio of all, and no more."""
     problem = problem_of(loss, n_classes=n_classes, n_features=8, r=near, labels=labels)
     for least, constant in itertools.product((0.3, 0.7), (0.0, 0.15, 2.0)):
-        bound = dataclasses.replace(bound_of(), least_reach=least, constant=constant)
+        bound = bound_of(problem, least_reach=least, constant=constant)
         norms = np.linspace(least, 1.0, 400)
         near_gaps = np.array([bound.gap(problem, near, labels, norm) for norm in norms])
         for far in (0.5 * near, 1.1 * near, 2.0 * near, 1.0, 2.0):
@@ -172,10 +168,8 @@ def test_what_is_stated_holds_at_every_radius(loss, n_classes, labels, reach):
     """Whatever the answers are, and whichever map they lead to; at the radius it is used up."""
     rng = np.random.default_rng(0)
     problem = problem_of(loss, n_classes=n_classes, r=0.2, n_features=6, labels=labels)
-    bound = dataclasses.replace(bound_of(6), budget=1.2)
-    if reach < 1.0:
-        start = class_sums(problem, 0.5, 1.0)
-        bound = dataclasses.replace(bound, start=start, least_reach=reach)
+    start = class_sums(problem, 0.5, 1.0) if reach < 1.0 else None
+    bound = bound_of(problem, 6, mu=1.1, start=start, least_reach=reach)
     bound.check(problem)
     for size, rate in itertools.product((0.0, 1.0, 1e3, 1e9), (1e-9, 30.0)):
         chosen = dataclasses.replace(bound, learning_rate=rate)
@@ -193,51 +187,75 @@ def test_what_is_stated_holds_at_every_radius(loss, n_classes, labels, reach):
 
 
 def test_all_steps_have_one_noise_scale():
-    """Rows in double precision have the rounding of the longest iterates in it."""
-    for precision, size in itertools.product(("float32", "float64"), (0.0, 1e9)):
-        problem = dataclasses.replace(problem_of(n_samples=10_000), precision=precision)
+    """The one that the bound states: it has the rounding of the longest iterates in it."""
+    problem = problem_of(n_samples=10_000)
+    bound = bound_of(problem, 9)
+    for size in (0.0, 1e9):
         scales = []
 
-        def answer(query, problem=problem, size=size, scales=scales):
+        def answer(query, size=size, scales=scales):
             scales.append(query.sigma)
             return np.full(query.shape(problem), size)
 
-        drive(GradientPerturbation().conversation(problem, bound_of(9)), answer)
-        assert len(scales) == 9
-        assert len(set(scales)) == 1
-        sensitivity, sigma = bound_of(9).stated(problem)
-        assert sigma == scales[0]
-        assert sensitivity / sigma == pytest.approx(1.0 / 3.0, rel=1e-5)
+        drive(GradientPerturbation().conversation(problem, bound), answer)
+        assert scales == [bound.sigma] * 9
+    sensitivity, sigma = bound.stated(problem)
+    assert sensitivity / sigma == pytest.approx(1.0 / 3.0, rel=1e-5)
 
 
 def test_no_settings_make_the_steps_spend_more_than_mu():
-    """Exactly added up: however many steps."""
-    rng, problem = np.random.default_rng(0), problem_of()
+    """Exactly added up: however many steps, and whatever the sums before them take."""
+    rng, problem = np.random.default_rng(0), problem_of(r=0.3, n_features=6)
+    here = 0.3, "public"
     for _ in range(100):
-        bound = bound_of(int(10.0 ** rng.uniform(0, 3.7)), mu=0.9)
-        exact = bound.n_steps * Fraction(bound.step_mu(problem)) ** 2
+        bound = bound_of(problem, int(10.0 ** rng.uniform(0, 3.7)), mu=0.9)
+        exact = bound.n_steps * Fraction(bound.step_mu(problem, *here)) ** 2
         assert 0.98 * Fraction(0.9) ** 2 <= exact <= Fraction(0.9) ** 2
+    for epsilon, n_steps in itertools.product((1e-3, 0.5, 8.0, 300.0), (0, 3, 700)):
+        mu = mu_from_budget(epsilon, 1e-6)
+        mechanism = GradientPerturbation(start="statistics", n_steps=n_steps)
+        assert 0.999999 * mu <= mechanism.bound(problem, mu).mu(problem) <= mu
 
 
-def test_what_the_sums_leave_is_rounded_up_beyond_the_radius():
-    """And down for the steps: what is kept at the radius must cover what is stated elsewhere."""
+def test_what_steps_cost_is_rounded_up_at_every_radius():
     problem = problem_of(r=0.3, n_features=6)
     for share in (0.1, 0.9, 1.0 - 1e-9):
         start = class_sums(problem, math.sqrt(share), 1.0)
-        bound = dataclasses.replace(bound_of(4), start=start, least_reach=0.3)
-        used = Fraction(start.mu(problem)) ** 2
-        left = Fraction(bound.budget) ** 2 - used
-        assert bound.n_steps * Fraction(bound.step_mu(problem)) ** 2 <= left
-        for t in (0.31, 0.6, 2.0):
-            steps = left * Fraction(bound.growth(problem, t, "public")) ** 2
-            total = steps + Fraction(start.mu(problem, t)) ** 2
+        steps = math.sqrt(1.0 - share)
+        bound = bound_of(problem, 4, mu=steps, start=start, least_reach=0.3)
+        for t in (0.1, 0.3, 0.31, 0.6, 2.0):
+            one = Fraction(bound.step_mu(problem, 0.3, "public"))
+            grown = 4 * one**2 * Fraction(bound.growth(problem, t, "public")) ** 2
+            total = grown + Fraction(start.mu(problem, t)) ** 2
             assert Fraction(bound.mu(problem, t)) ** 2 >= total
+
+
+@pytest.mark.parametrize("reach", [0.3, 1.0])
+@pytest.mark.parametrize("labels", ["public", "protected"])
+@pytest.mark.parametrize(("loss", "n_classes"), LOSSES)
+def test_what_a_descent_costs_rests_on_its_noise_and_not_on_the_radius_declared(
+    loss, n_classes, labels, reach
+):
+    """Whoever declares another radius for the same noise states the same mu at every one."""
+    problem = problem_of(loss, n_classes=n_classes, r=0.7, n_features=6, labels=labels)
+    start = class_sums(problem, 0.5, 1.0) if reach < 1.0 else None
+    bound = bound_of(problem, 6, start=start, least_reach=reach)
+    for r in (0.2, 0.69, 1.0, 1.4, 2.0):
+        other = dataclasses.replace(problem, radius=r)
+        for t in RADII:
+            for of in {labels, "public"}:
+                assert bound.mu(other, t, of) == bound.mu(problem, t, of)
+        assert bound.mu(other) == bound.mu(problem, r)
+    twice = dataclasses.replace(bound, sigma=2.0 * bound.sigma)
+    assert twice.mu_of_steps(problem, 0.7, labels) == pytest.approx(
+        0.5 * bound.mu_of_steps(problem, 0.7, labels), rel=1e-6
+    )
 
 
 def test_a_descent_of_no_steps_costs_what_its_sums_cost():
     problem = problem_of(r=0.3, n_features=6)
     start = class_sums(problem, 1.0, 0.5)
-    bound = dataclasses.replace(bound_of(0), start=start)
+    bound = bound_of(problem, 0, start=start)
     bound.check(problem)
     for t in RADII:
         assert bound.mu(problem, t) == pytest.approx(start.mu(problem, t), rel=1e-12)
@@ -247,7 +265,7 @@ def test_a_descent_of_no_steps_costs_what_its_sums_cost():
     gradient = MeanGradient(np.zeros((1, 7)), sigma=1e9, clip=bound.clip, constant=bound.constant)
     assert not bound.covers(problem, gradient, 1)
     with pytest.raises(ValueError, match="n_steps=0 needs class sums"):
-        bound_of(0).check(problem)
+        bound_of(problem, 0).check(problem)
 
 
 def test_chains_of_substitutions():
