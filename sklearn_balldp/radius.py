@@ -12,7 +12,6 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
-from sklearn.frozen import FrozenEstimator
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
@@ -24,6 +23,7 @@ from .adjacency import METRICS
 from .distances import edit_quantile, same_label_quantile
 from .pipelines import ByContent, RowWise
 from .privacy.noise import check_random_state
+from .privacy.origins import NUMBER, Declared, Edits, Origin, Reference
 from .rows import Rows, project_onto_ball, rows_in_domain
 
 SOURCES = ("reference", "edits", "declared")
@@ -40,16 +40,11 @@ MAX_ROWS_READ = 2**16
 
 @dataclass(frozen=True)
 class ChosenRadius:
-    """A radius, where it came from, and what it cost."""
+    """A radius, and where it came from."""
 
     value: float | None  # radius in the units of the metric; None is the full radius
     metric: str
-    source: str = "number"  # "number", or the source of a policy
-    #: Number of public pairs of records, before and after an edit, that the radius came from.
-    n_edits: int = 0
-    hidden: float = 0.0  # share of these pairs that lie within the radius
-    #: Share of the records before the edits all of whose pairs do; None without their numbers.
-    hidden_records: float | None = None
+    origin: Origin = NUMBER
     norm_bound: float = 0.0  # radius of the ball that a policy projected rows onto
     #: Whether all public rows lie on its surface, so that scaling to it changes nothing.
     on_sphere: bool = False
@@ -101,7 +96,7 @@ class RadiusPolicy(ByContent, RowWise, OneToOneFeatureMixin, TransformerMixin, B
     radius_ : float
         The radius, in units of ``metric``.
     choice_ : ChosenRadius
-        The radius with its metric and its source.
+        The radius with its metric and where it came from (``origin``).
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features,)
@@ -120,8 +115,8 @@ class RadiusPolicy(ByContent, RowWise, OneToOneFeatureMixin, TransformerMixin, B
     >>> X = normalize(X)
     >>> head = BallDPRidgePrototype(epsilon=4.0, radius=RadiusPolicy(quantile=0.8))
     >>> release = head.fit(X[:1400], y[:1400], X_public=X[1400:], y_public=y[1400:]).release_
-    >>> round(release.radius, 1), release.radius_source, release.private
-    (0.9, 'reference', True)
+    >>> round(release.radius, 1), release.radius_from, release.private
+    (0.9, Reference(), True)
     """
 
     _takes_accountant: ClassVar[bool] = True
@@ -245,7 +240,8 @@ def choose_radius(
     record: Any = None,
 ) -> ChosenRadius:
     """The radius of validated rows and their labels, or of rows before and after an edit."""
-    more: dict[str, Any] = {"source": policy.source, "norm_bound": float(norm_bound)}
+    origin: Origin = Declared() if policy.source == "declared" else Reference()
+    on_sphere = False
     if policy.source not in PUBLIC_SOURCES:
         # Counted before rows are read, and never taken back: what fails may depend on them.
         spent = OtherRelease("radius", private="conditional", labels="public", unit=unit)
@@ -262,8 +258,8 @@ def choose_radius(
             project_onto_ball(side.astype(np.float64), norm_bound) for side in (rows, others)
         )
         how = {"metric": metric, "coverage": policy.coverage, "record": record}
-        value, more["hidden"], more["hidden_records"] = edit_quantile(rows, others, quantile, **how)
-        more["n_edits"], rows = len(rows), np.concatenate([rows, others])
+        value, share, of_records = edit_quantile(rows, others, quantile, **how)
+        origin, rows = Edits(len(rows), share, of_records), np.concatenate([rows, others])
         what = "edits' distances is zero: too many edits leave their row as it was"
         remedy = "raise quantile, or pass other edits"
     else:
@@ -281,9 +277,8 @@ def choose_radius(
     if policy.source != "declared":
         # Whether private rows do is private.
         norms = np.linalg.norm(rows.astype(np.float64), axis=1)
-        on_sphere = np.abs(norms - norm_bound) <= _SPHERE_TOLERANCE * norm_bound
-        more["on_sphere"] = bool(on_sphere.all())
-    return ChosenRadius(value, metric, **more)
+        on_sphere = bool((np.abs(norms - norm_bound) <= _SPHERE_TOLERANCE * norm_bound).all())
+    return ChosenRadius(value, metric, origin, float(norm_bound), on_sphere)
 
 
 def scaled_rows(rows: NDArray[np.floating], norm_bound: float) -> NDArray[np.floating]:
@@ -353,44 +348,3 @@ def checked_edits(
             f"source='edits' needs pairs: {len(first)} rows before an edit, {len(second)} after."
         )
     return first, second
-
-
-def known_radius(head: Any) -> ChosenRadius | None:
-    """What the ``radius`` of a head says; None where a policy has yet to choose it from rows."""
-    radius, frozen = head.radius, isinstance(head.radius, FrozenEstimator)
-    policy = radius.estimator if frozen else radius
-    if not isinstance(policy, RadiusPolicy):
-        return ChosenRadius(radius if radius is None else float(radius), head.metric)
-    if frozen:
-        check_is_fitted(policy)
-    else:
-        policy._check_parameters()
-    # The fitted choice counts, even if the parameters were changed after the fit.
-    source = policy.choice_.source if frozen else policy.source
-    # If labels are private, the pairing of records and the set of classes are private too.
-    if source not in PUBLIC_SOURCES and head.protect_labels:
-        raise ValueError(
-            f"radius: source={source!r} reads public labels, which protect_labels=True keeps "
-            "private; use source='reference' or 'edits', or a number."
-        )
-    if frozen:
-        choice = policy.choice_
-        for name, value in (("metric", head.metric), ("norm_bound", float(head.norm_bound))):
-            if getattr(choice, name) != value:
-                raise ValueError(
-                    f"radius: the frozen policy was fitted with {name}={getattr(choice, name)!r}, "
-                    f"the head has {name}={value!r}; fit it with the head's."
-                )
-        if source in PUBLIC_SOURCES and head.domain == "sphere" and not choice.on_sphere:
-            raise ValueError(
-                "radius: the frozen policy measured public rows that domain='sphere' would scale; "
-                "normalise the rows before its fit, or pass the policy itself, with X_public and "
-                "y_public."
-            )
-        return choice
-    if policy.accountant not in (None, head.accountant):
-        raise ValueError(
-            "radius: the policy has another accountant than the head, so that neither would count "
-            "all; pass one to both (accountant.attach(head)), or leave out the policy's."
-        )
-    return None

@@ -22,6 +22,7 @@ from .._parameters import Epsilon, Inside, check_number, check_option, check_pos
 from ..adjacency import LABELS
 from ..encoder_name import same_encoder
 from ..privacy.gaussian import compose, epsilon_from_mu, mu_from_budget
+from ..privacy.origins import Declared
 from ..privacy.release import Release
 from ..text import UP, rounded
 
@@ -265,7 +266,7 @@ class Ledger:
         where = "at any distance" if terms.radius is None else f"within {terms.radius:g}"
         told = ""
         # What a radius costs tells it: those were read off private rows.
-        if getattr(record, "radius_source", "") != "declared":
+        if not isinstance(getattr(record, "radius_from", None), Declared):
             told = f": it costs epsilon={rounded(cost, 4, UP)} {where}, where this ledger counts"
             if isinstance(record, Release) and record.radius < (terms.radius or math.inf):
                 own = record.guarantee().epsilon

@@ -30,7 +30,7 @@ from .._parameters import (
 )
 from .._validation import all_or_nothing, caller_level
 from ..heads import Released
-from ..heads.inspection import noise_of
+from ..heads.inspection import matches, noise_of
 from ..mechanisms import drive
 from ..pipelines import HoldsModel
 from ..privacy.noise import EXACT_SAMPLER
@@ -549,7 +549,7 @@ def neg_certificate_scorer(auditor: Any, X: Any = None, y: Any = None) -> float:
 def _noise_checks(prepared: PreparedAudit, results: list[SupportAudit]) -> list[Check]:
     """Whether what was released carries the noise that its record states."""
     released, records, record = prepared.released, prepared.records, prepared.released.release
-    same = record.matches(prepared.estimator) and _follows(released)
+    same = matches(record, prepared.estimator) and _follows(released)
     result = "digest as in the record" if same else "not those of the record"
     checks = [Check("parameters", PASS if same else FAIL, result, "digest, and answers again")]
     exact = record.sampler == EXACT_SAMPLER

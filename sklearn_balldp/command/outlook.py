@@ -9,8 +9,9 @@ from ..encoders import TableEncoder
 from ..encoders.base import BaseEncoder
 from ..heads.plan import AT_RISK, LOST
 from ..privacy.release import Release
-from ..publish.card import NOTHING_HIDDEN, candidates_of, down, up
+from ..publish.card import NOTHING_HIDDEN, candidates_of, down
 from ..publish.columns import HiddenColumns
+from ..publish.words import hidden_edits, up
 from ..text import one_line, percent
 from .job import Job
 from .options import CANDIDATES
@@ -73,8 +74,9 @@ def _of_columns(job: Job, table: HiddenColumns) -> list[str]:
 def _hidden(release: Release, anywhere: bool) -> str:
     """Which other records could stand in a record's place."""
     protected = release.labels == "protected"
-    if release.radius_source == "edits":
-        return f"{release.hidden_edits}{', and its label' if protected else ''}"
+    edits = hidden_edits(release)
+    if edits:
+        return f"{edits}{', and its label' if protected else ''}"
     if anywhere:
         label = " and its label, which is standard DP" if protected else " of the same label"
         return f"any other record{label}"

@@ -45,10 +45,10 @@ from ..radius import (
     RadiusPolicy,
     checked_edits,
     choose_radius,
-    known_radius,
 )
 from ..rows import in_memory
 from .fitting import promise, release, warn_of_large_delta
+from .known_radius import known_radius
 from .plan import Plan, plan_of
 from .released import Released, Settings
 from .scoring import projected_scores
@@ -476,7 +476,6 @@ class BaseBallDPClassifier(Head, ClassifierMixin, BaseEstimator, metaclass=ABCMe
             norm_bound=float(self.norm_bound),
             radius=math.nan if radius.value is None else float(radius.value),
             metric=self.metric,
-            labels="protected" if self.protect_labels else "public",
             domain=self.domain,
             **weights.public,
         )

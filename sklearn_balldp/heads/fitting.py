@@ -31,7 +31,7 @@ from ..privacy.weights import Weights
 from ..progress import bar
 from ..radius import ChosenRadius
 from ..rows import SINGLE_BLAS_THREAD, blas_threads_for, check_sizes, row_blocks
-from .released import Released
+from .released import Released, Settings
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,7 @@ class Pledge:
     release: Release
     problem: Problem
     noise: Noise
+    settings: Settings
 
 
 def promise(head: Any, problem: Problem, radius: ChosenRadius) -> Pledge:
@@ -51,7 +52,14 @@ def promise(head: Any, problem: Problem, radius: ChosenRadius) -> Pledge:
     mechanism = clone(head._chosen_mechanism(problem, mu))
     if math.isnan(problem.alpha):
         problem = replace(problem, alpha=mechanism.alpha_for(problem, mu))
-    bound = mechanism.bound(problem, mu)
+    settings = head._settings()
+    vectors = settings.vectors(problem)
+    if vectors and not mechanism.shrinks:
+        raise ValueError(
+            f"class_embeddings: mechanism {mechanism.name} has no class means that it could "
+            "shrink; pass class_embeddings=None, or mechanism='gradient'."
+        )
+    bound = mechanism.bound(problem, mu, **vectors)
     if not isinstance(bound, Bound):
         raise ValueError(
             f"mechanism {mechanism.name}: bound() must return a Bound, got {type(bound).__name__}."
@@ -75,10 +83,7 @@ def promise(head: Any, problem: Problem, radius: ChosenRadius) -> Pledge:
         bound=bound,
         epsilon=float(head.epsilon),
         delta=float(head.delta),
-        radius_source=radius.source,
-        radius_edits=radius.n_edits,
-        radius_hides=radius.hidden,
-        radius_hides_records=radius.hidden_records,
+        radius_from=radius.origin,
         sampler=noise.name,
         version=__version__,
         numpy_version=np.__version__,
@@ -87,19 +92,19 @@ def promise(head: Any, problem: Problem, radius: ChosenRadius) -> Pledge:
         rule=TUNING,
         accepted=tuple(tag_of(kind) for kind in mechanism.accepts if ":" in tag_of(kind)),
     )
-    return Pledge(mechanism, record.checked(), problem, noise)
+    return Pledge(mechanism, record.checked(), problem, noise, settings)
 
 
 def release(head: Any, pledge: Pledge, records: Records) -> Released:
     """Let the kernel answer the queries of a mechanism, which has the record counted first."""
     mechanism, problem, noise = pledge.mechanism, pledge.problem, pledge.noise
     bound: Any = pledge.release.bound
-    settings = head._settings()
     if head.accountant is not None:
         # A limit is told before rows are read, and rows that are refused anyway cost nothing.
         head.accountant.ledger.check(pledge.release)
         _check_rows(records.X, problem.domain)
-    conversation = mechanism.conversation(problem, bound)  # made before any row is in reach
+    # Made before any row is in reach.
+    conversation = mechanism.conversation(problem, bound, **pledge.settings.vectors(problem))
     charge = partial(count, head.accountant, pledge.release)
     rules = answered(mechanism), mechanism.most_queries, charge
     kernel = Kernel(problem, records, bound, noise, *rules)
@@ -136,7 +141,9 @@ def release(head: Any, pledge: Pledge, records: Records) -> Released:
                 f"needs {shape} (scores, features and intercept)."
             )
     values = values.copy() if values.flags.writeable else values
-    released = Released(pledge.release, head.classes_, values, mechanism, tuple(answers), settings)
+    released = Released(
+        pledge.release, head.classes_, values, mechanism, tuple(answers), pledge.settings
+    )
     return released.with_digest()
 
 

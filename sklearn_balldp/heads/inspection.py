@@ -7,8 +7,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._validation import all_finite, validated
+from ..encoder_name import same_encoder
 from ..mechanisms import Records
+from ..pipelines import parts_of
+from ..privacy.digest import parameters_digest
 from ..privacy.noise import Noise
+from ..privacy.release import Release
 from ..rows import Rows, check_sizes
 from . import HEADS
 from .base import BaseBallDPClassifier
@@ -42,6 +46,20 @@ def fit_with_answers(head: BaseBallDPClassifier, X: Any, y: Any, **given: Any) -
     if not keeps_answers(released.mechanism, released.bound):
         head.released_ = replace(released, answers=())
     return released
+
+
+def matches(release: Release, model: Any) -> bool:
+    """Whether the parameters of a ``model``, and its encoder, are those of a record.
+
+    False as well for a model that is, or holds, no Ball-DP head.
+    """
+    parts = parts_of(model)
+    parameters = getattr(parts.head, "released_parameters", None)
+    if parameters is None or parameters_digest(parameters()) != release.digest:
+        return False
+    # What only the weights could tell is no contradiction.
+    named = None not in (release.encoder, parts.encoder)
+    return not named or same_encoder(release.encoder, parts.encoder) is not False
 
 
 def noise_of(head: BaseBallDPClassifier) -> Noise:

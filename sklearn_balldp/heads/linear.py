@@ -4,7 +4,7 @@ import copy
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from .._parameters import check_flag, check_positive, checked_class_embeddings, is_auto, is_real
+from .._parameters import check_flag, check_positive, is_auto, is_real
 from ..losses import Array
 from ..mechanisms import MECHANISMS, GradientPerturbation, Mechanism, OutputPerturbation, Transcript
 from ..privacy.problem import Problem
@@ -88,7 +88,7 @@ class BaseLinearClassifier(BaseBallDPClassifier):
     def _chosen_mechanism(self, problem: Problem, mu: float) -> Mechanism:
         # Noise on the minimiser where that costs next to nothing, though it is hardly regularised.
         output = OutputPerturbation()
-        free = is_auto(self.mechanism) and problem.class_embeddings is None
+        free = is_auto(self.mechanism) and self.class_embeddings is None
         return output if free and output.has_small_noise(problem, mu) else self._mechanism()
 
     def _with_parameters(self, name: str, value: Any) -> Any:
@@ -117,12 +117,9 @@ class BaseLinearClassifier(BaseBallDPClassifier):
             check_positive("alpha", self.alpha, " or None")
 
     def _problem(self, **public: Any) -> Problem:
-        shape = public["n_classes"], public["n_features"]
-        vectors = checked_class_embeddings(self.class_embeddings, *shape)
         return super()._problem(
             loss=self._losses[public["n_classes"] > 2],
             fit_intercept=bool(self.fit_intercept),
-            class_embeddings=vectors,
             **public,
         )
 

@@ -66,8 +66,12 @@ class Plan:
         return tuple(signal / noise if noise > 0.0 else 0.0 for signal, noise in pairs)
 
     def __str__(self) -> str:
-        lines = str(self.release).splitlines()[1:]
-        shown = ["Plan", *(line for line in lines if not line.startswith("  parameters"))]
+        release = self.release
+        shown = [
+            f"Plan of a {release.head}, {release.bound.what}: epsilon={release.epsilon:g}, delta="
+            f"{release.delta:g} within {release.radius:g} ({release.metric}), labels "
+            f"{release.labels}",
+        ]
         for part, noise, ratio in zip(self.parts, self.noise, self.signal_to_noise, strict=True):
             shown.append(
                 f"  noise of length {noise:.3g} in the {part}; signal to noise at most {ratio:.3g}"

@@ -32,6 +32,12 @@ class Settings:
     shrinkage: Any = "auto"
     class_embeddings: Any = None
 
+    def vectors(self, problem: Problem) -> dict[str, Array]:
+        """Public vectors of the classes, as the mechanism of a linear head takes them, if any."""
+        if self.class_embeddings is None or not problem.loss:
+            return {}
+        return {"vectors": np.array(self.class_embeddings, dtype=np.float64)}
+
     def check(self, classes: NDArray[Any], problem: Problem) -> None:
         """Raise a ValueError if they do not fit a release."""
         checked_priors(self.priors, len(classes), shares_of(problem))
@@ -78,12 +84,8 @@ class Released:
 
     @property
     def problem(self) -> Problem:
-        """Public numbers of the fit, with the public vectors of the classes."""
-        embeddings = self.settings.class_embeddings
-        if embeddings is None or not self.release.problem.loss:
-            return self.release.problem
-        vectors = np.asarray(embeddings, dtype=np.float64)
-        return replace(self.release.problem, class_embeddings=vectors)
+        """Public numbers of the fit."""
+        return self.release.problem
 
     @property
     def bound(self) -> Any:
@@ -102,7 +104,8 @@ class Released:
 
     def conversation(self) -> Conversation:
         """The algorithm, from its beginning."""
-        return self.mechanism.conversation(self.problem, self.bound)
+        vectors = self.settings.vectors(self.problem)
+        return self.mechanism.conversation(self.problem, self.bound, **vectors)
 
     def statistics(self) -> Any:
         """Released sums by name."""
@@ -129,7 +132,8 @@ class Released:
         if problem.loss:
             coef, intercept = self.weights()
             named |= {"coef_": coef, "intercept_": intercept}
-            named |= {"class_embeddings": problem.class_embeddings, "class_counts_": counts}
+            named |= {"class_embeddings": self.settings.vectors(problem).get("vectors")}
+            named |= {"class_counts_": counts}
         else:
             sums = self.statistics()
             named |= {"class_sums": sums.class_sums, "second_moment": sums.second_moment}

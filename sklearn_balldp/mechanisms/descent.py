@@ -314,6 +314,7 @@ class GradientPerturbation(Mechanism):
     """
 
     name = "gradient"
+    shrinks = True
 
     n_steps: int | str = "auto"
     learning_rate: float | None = None
@@ -335,8 +336,8 @@ class GradientPerturbation(Mechanism):
         check_option("start", self.start, STARTS)
         check_flag("keep_transcript", self.keep_transcript)
 
-    def bound(self, problem: Problem, mu: float) -> DescentBound:
-        if self.start in ("zero", "mean") and problem.class_embeddings is not None:
+    def bound(self, problem: Problem, mu: float, vectors: Array | None = None) -> DescentBound:
+        if self.start in ("zero", "mean") and vectors is not None:
             raise ValueError(
                 f"class_embeddings: a descent from start={self.start!r} has no class means that it "
                 "could shrink; pass class_embeddings=None, or start='auto'."
@@ -352,7 +353,8 @@ class GradientPerturbation(Mechanism):
                 "does not ask for; pass start='auto', or take steps."
             )
         n_steps, rate = None if is_auto(self.n_steps) else int(self.n_steps), self.learning_rate
-        settings = settings_of(problem, mu, start=self.start, n_steps=n_steps, learning_rate=rate)
+        given: dict[str, Any] = {"start": self.start, "n_steps": n_steps, "learning_rate": rate}
+        settings = settings_of(problem, mu, **given, shrinks=vectors is not None)
         start = None
         if settings.start != "zero":
             pooled = settings.start == "mean"
@@ -383,11 +385,13 @@ class GradientPerturbation(Mechanism):
             rate = default_learning_rate(problem, bound, settings.aim)
         return replace(bound, learning_rate=float(rate))
 
-    def conversation(self, problem: Problem, bound: DescentBound) -> Conversation:
+    def conversation(
+        self, problem: Problem, bound: DescentBound, vectors: Array | None = None
+    ) -> Conversation:
         whitening, theta, statistics = None, np.zeros(bound.shape(problem)), None
         if bound.start is not None:
             statistics = bound.start.statistics(problem, (yield bound.start))
-            whitening, theta = _start_of(problem, bound, statistics)
+            whitening, theta = _start_of(problem, bound, statistics, vectors)
         # Everything that depends on the norm of the rows, for those that the steps see.
         reach = bound.reach(problem, whitening)
         constant, rate = bound.constant * reach, bound.learning_rate / reach**2
@@ -401,7 +405,7 @@ class GradientPerturbation(Mechanism):
 
         def rounded(theta: Array) -> Array:
             norm = max(float(np.linalg.norm(theta)), 1e-300)
-            return (theta * min(1.0, farthest / norm))
+            return theta * min(1.0, farthest / norm)
 
         theta, velocity = rounded(theta), np.zeros(theta.shape)
         products, last = [], last_of(bound.n_steps)
@@ -422,7 +426,7 @@ class GradientPerturbation(Mechanism):
 
 
 def _start_of(
-    problem: Problem, bound: DescentBound, statistics: Any
+    problem: Problem, bound: DescentBound, statistics: Any, vectors: Array | None
 ) -> tuple[PublicMap | None, Array]:
     """The map that released sums tell, and their discriminant for rows behind it."""
 
@@ -432,7 +436,7 @@ def _start_of(
     # Nothing restores what is taken off slopes that are released as they are.
     here = problem.euclidean_radius, problem.labels
     share = (bound.mu_of_steps(problem, *here) / bound.mu(problem)) ** 2 if bound.n_steps else 1.0
-    rule = partial(discriminant_of, statistics, problem, share)
+    rule = partial(discriminant_of, statistics, problem, share, vectors)
     if bound.start is not None and bound.start.pooled:
         return map_of(), np.zeros(bound.shape(problem))
     whitening, (coef, intercept) = map_of(), rule()

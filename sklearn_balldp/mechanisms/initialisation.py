@@ -10,16 +10,19 @@ from .discriminant_rule import discriminant_rule, likely_counts
 from .settings import TAIL
 
 
-def discriminant_of(statistics: Any, problem: Problem, share: float) -> tuple[Array, Array]:
-    """Weights and intercepts in the units of the loss; ``share`` is that of steps in mu^2."""
+def discriminant_of(
+    statistics: Any, problem: Problem, share: float, vectors: Array | None
+) -> tuple[Array, Array]:
+    """Weights and intercepts in the units of the loss; ``share`` is that of steps in mu^2.
+
+    Class means are shrunk towards ``vectors``, public ones of the classes, if there are some.
+    """
     priors = None
     if problem.class_weights is not None:
         # The weights of classes are priors: their sums are not weighted.
         priors = likely_counts(statistics) * np.array(problem.class_weights)
         priors = priors / priors.sum()
-    coef, intercept = discriminant_rule(
-        statistics, class_embeddings=problem.class_embeddings, priors=priors
-    )
+    coef, intercept = discriminant_rule(statistics, class_embeddings=vectors, priors=priors)
     finite = np.isfinite(intercept)
     intercept = np.where(finite, intercept, intercept[finite].min(initial=0.0))
     if problem.kind.margins:

@@ -221,11 +221,6 @@ class OutputPerturbation(Mechanism):
         return moved / mu * problem.norm_bound / (PRECISE * problem.kind.score_unit)
 
     def bound(self, problem: Problem, mu: float) -> Minimiser:
-        if problem.class_embeddings is not None:
-            raise ValueError(
-                "class_embeddings: noise on the minimiser starts from nothing that it could "
-                "shrink; pass class_embeddings=None, or mechanism='gradient'."
-            )
         query = Minimiser(tol=0.0, method=str(self.sensitivity))
         gap = query.gap(problem, problem.euclidean_radius, problem.labels)
         tol = _TOLERANCE * gap / problem.effective_size if self.tol is None else float(self.tol)

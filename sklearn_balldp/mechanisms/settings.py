@@ -102,11 +102,18 @@ class DescentSettings:
 
 
 def settings_of(
-    problem: Problem, mu: float, *, start: str, n_steps: int | None, learning_rate: float | None
+    problem: Problem,
+    mu: float,
+    *,
+    start: str,
+    n_steps: int | None,
+    learning_rate: float | None,
+    shrinks: bool = False,
 ) -> DescentSettings:
     """Settings for a budget at the problem's radius, from public numbers.
 
     ``start``, ``n_steps`` and ``learning_rate`` are as the user gave them; None is for this rule.
+    ``shrinks`` says whether class means are shrunk towards public vectors of the classes.
     With r the radius in units of B, K classes, and k = sqrt(max(1, K / 10)):
 
     * The *signal* is n mu / sqrt(d). Class sums need 31 K^.4 (r / 2)^3.5 of it, with r = 2 where
@@ -135,7 +142,7 @@ def settings_of(
     # Weights of classes take this much more noise of steps, and none of sums.
     extra = max(1.0, problem.sums_weights.effective_size / problem.effective_size)
     # Class embeddings need class means, and heads that share the clipping norm start badly at 0.
-    movable = problem.fit_intercept and problem.class_embeddings is None and loss.n_stacked == 1
+    movable = problem.fit_intercept and not shrinks and loss.n_stacked == 1
     # A label change spans any distance.
     r = 2.0 if protected else problem.euclidean_radius / problem.norm_bound
     need = SUMS_NEED * k**0.4 * (r / 2.0) ** 3.5

@@ -4,28 +4,38 @@ import datetime
 import math
 from typing import Any
 
+from .._parameters import MAX_RECORDS
 from ..text import one_line
-from .bounds import tag_of
+from .bounds import Bound, tag_of
 from .gaussian import epsilon_from_mu, mu_from_budget
+from .origins import Declared, Edits
 from .problem import Problem
 from .weights import Weights
 
 #: Largest relative difference between two machines' values of one formula.
 ROUNDING = 1e-9
-#: Losses of this package's heads; others need not name theirs.
+#: Losses of this package's heads; records of others state theirs.
 LOSSES_OF_HEADS = {
     "BallDPLinearDiscriminant": "",
     "BallDPLogisticRegression": "logistic",
     "BallDPRidgePrototype": "",
     "BallDPSquaredHingeSVC": "squared_hinge",
 }
-#: Bounds of this package's mechanisms.
-_BOUNDS = {
-    "output": "Minimiser",
-    "gradient": "DescentBound",
-    "statistics": "Sums",
-    "prototypes": "Sums",
-}
+#: Mechanisms of this package by their bounds; of noisy sums that of prototypes is another.
+_MECHANISMS = {"Minimiser": "output", "DescentBound": "gradient", "Sums": "statistics"}
+_OF_SUMS = {"statistics", "prototypes"}
+
+
+def usual_mechanism(head: str, bound: Bound) -> str:
+    """What the mechanism of a head and a bound of this package is called; empty for others."""
+    name = _MECHANISMS.get(tag_of(type(bound)), "")
+    return "prototypes" if name == "statistics" and head == "BallDPRidgePrototype" else name
+
+
+def loss_of(head: str, n_classes: int) -> str | None:
+    """The loss of a head of this package; None of another."""
+    loss = LOSSES_OF_HEADS.get(head)
+    return "softmax" if loss == "logistic" and n_classes > 2 else loss
 
 
 def check(release: Any) -> None:
@@ -37,35 +47,24 @@ def check(release: Any) -> None:
         raise ValueError(f"record: date={release.date!r} must be a day, as 2026-01-31.") from None
     _require(release.head.isidentifier(), f"head={release.head!r} must be the name of a class.")
     _check_radius(release)
-    counts, shape = problem.class_counts, (problem.n_classes, problem.n_samples)
     _require(
-        (counts is None) == (problem.labels == "protected"),
-        f"problem.labels={problem.labels!r} and problem.class_counts do not go together: counts of "
-        "classes are public where labels are, and nowhere else.",
+        1 <= problem.n_samples <= MAX_RECORDS,
+        f"problem.class_counts add up to {problem.n_samples!r} records.",
     )
-    if counts is not None:
-        _require(
-            (len(counts), sum(counts)) == shape,
-            f"problem.class_counts has {len(counts)} counts, which add up to {sum(counts)}; there "
-            f"are {shape[0]} classes of {shape[1]} records.",
-        )
     _check_weights(problem)
-    expected = LOSSES_OF_HEADS.get(release.head, problem.loss)
-    if expected in ("logistic", "softmax"):
-        expected = "logistic" if problem.n_classes == 2 else "softmax"
+    tag, usual = tag_of(type(bound)), usual_mechanism(release.head, bound)
+    ours = release.head in LOSSES_OF_HEADS
     _require(
-        problem.loss == expected,
-        f"problem.loss={problem.loss!r} is not that of a {one_line(release.head, 60)} of "
-        f"{problem.n_classes} classes: it should be {expected!r}.",
-    )
-    tag, kind = tag_of(type(bound)), _BOUNDS.get(mechanism)
-    _require(
-        kind in (None, tag),
-        f"mechanism={mechanism!r} promises a {kind}; bound.type is {one_line(tag, 80)!r}.",
+        mechanism not in {"", *_MECHANISMS.values(), *_OF_SUMS}
+        or mechanism == usual != ""
+        or (not ours and {mechanism, usual} == _OF_SUMS),
+        f"mechanism={mechanism!r} is not that of a {one_line(release.head, 60)} whose bound.type "
+        f"is {one_line(tag, 80)!r}.",
     )
     pooled, moment = getattr(bound, "pooled", False), getattr(bound, "moment", None)
     _require(
-        kind != "Sums" or not (pooled or (mechanism == "prototypes" and moment is not None)),
+        mechanism not in _OF_SUMS
+        or not (pooled or (mechanism == "prototypes" and moment is not None)),
         f"bound.pooled={pooled!r} and bound.moment={moment!r} are not what mechanism="
         f"{mechanism!r} asks for.",
     )
@@ -153,21 +152,13 @@ def _possible(weights: Weights, problem: Problem) -> bool:
 
 
 def _check_radius(release: Any) -> None:
-    """Raise a ValueError unless the radius and what it spent go with where it came from."""
-    source = f"radius_source={release.radius_source!r}"
-    n_edits, hides = release.radius_edits, release.radius_hides
-    if release.radius_source == "edits":
-        hidden = hides * n_edits
+    """Raise a ValueError if the radius cannot have come from where the record says."""
+    origin, protected = release.radius_from, release.labels == "protected"
+    if isinstance(origin, Edits):
+        hidden = origin.share * origin.n
         whole = abs(hidden - round(hidden)) <= ROUNDING * max(1.0, hidden)
-        sound = n_edits > 0 and whole and hides > 0.0
-    else:
-        sound = n_edits == 0 and hides == 0.0 and release.radius_hides_records is None
+        _require(whole, f"radius_from.share={origin.share!r} is no share of {origin.n!r} edits.")
     _require(
-        sound,
-        f"{source}, radius_edits={n_edits!r} and radius_hides={hides!r} do not go together: a "
-        "radius read off edits hides a share of them, no other radius does.",
-    )
-    _require(
-        release.labels == "public" or release.radius_source != "declared",
-        f"{source} reads labels, which must not be where they are protected.",
+        not (protected and isinstance(origin, Declared)),
+        "radius_from is Declared, which reads labels: it must not where they are protected.",
     )

@@ -2,11 +2,14 @@
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Annotated
+from operator import attrgetter
+from typing import Annotated, Any
 
 import numpy as np
+from msgspec import Meta
 
 from .._parameters import (
+    MAX_CLASSES,
     Classes,
     Count,
     Features,
@@ -18,10 +21,24 @@ from .._parameters import (
     is_real,
     one_of,
 )
-from ..adjacency import DOMAINS, LABELS, METRICS, full_radius_in
+from ..adjacency import DOMAINS, METRICS, full_radius_in
 from ..losses import LOSSES, Array, Loss, make_loss
 from .weights import Weights, uniform_weights
 
+#: Records of at least two classes.
+Counts = Annotated[tuple[Count, ...], Meta(min_length=2, max_length=MAX_CLASSES)]
+
+
+def _counted(class_counts: tuple[int, ...] | None) -> dict[str, int]:
+    """What follows from public counts."""
+    if class_counts is None:
+        return {}
+    return {"n_samples": sum(class_counts), "n_classes": len(class_counts)}
+
+
+def _of_counts(name: str) -> dict[str, Any]:
+    """A number that a record leaves out where counts tell it."""
+    return {"follows": lambda problem: _counted(problem.class_counts).get(name)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,24 +49,25 @@ class Problem:
 
     Attributes
     ----------
-    n_samples, n_features, n_classes : int
-        Sizes.
+    n_features : int
+        Number of features.
     class_counts : tuple of int or None
-        Records of each class; None where labels are protected.
+        Records of each class; None where labels are protected, so that a label change is adjacent.
+    n_samples, n_classes : int
+        Numbers of records and classes, which follow from ``class_counts`` where these are public.
     radius : float
         Radius of the adjacency, in the units of ``metric``.
     metric : {"euclidean", "manhattan", "chebyshev"}
         Metric that radii are declared in.
     norm_bound : float
         Radius B of the ball of rows.
-    labels : {"public", "protected"}
-        Whether label changes are adjacent.
     alpha : float
         Regularisation strength.
     domain : {"ball", "sphere"}
         Whether rows are projected onto the ball, or all scaled to norm B.
     loss : str
-        Loss of a linear head; empty for another head.
+        Loss of a linear head; empty for another head. A record states it of heads that are none of
+        this package.
     fit_intercept : bool
         Whether a linear head has an intercept.
     sums_weights : Weights, optional
@@ -59,33 +77,42 @@ class Problem:
         Factor of each class in the loss; None where all are 1.
     largest_in_loss : float or None
         Of persons, where classes have weights: the largest total weight of one in the loss.
-    class_embeddings : ndarray of shape (n_classes, n_features) or None
-        Public vector for each class, which noisy class means are shrunk towards. It is no part of
-        a record: the model holds it.
     """
 
-    n_samples: Size
     n_features: Features
-    n_classes: Classes
-    class_counts: tuple[Count, ...] | None
+    class_counts: Counts | None
+    n_samples: Size = field(default=None, metadata=_of_counts("n_samples"))  # type: ignore[assignment]
+    n_classes: Classes = field(default=None, metadata=_of_counts("n_classes"))  # type: ignore[assignment]
     radius: Length
     metric: Annotated[str, one_of(METRICS)] = "euclidean"
     norm_bound: Length = 1.0
-    labels: Annotated[str, one_of(LABELS)] = "public"
     alpha: Strength = 0.0
     domain: Annotated[str, one_of(DOMAINS)] = "ball"
     loss: Annotated[str, one_of(("", *LOSSES))] = ""
     fit_intercept: bool = False
     sums_weights: Weights = field(  # type: ignore[assignment]
-        default=None, metadata={"follows": "uniform_weights"}
+        default=None, metadata={"follows": attrgetter("uniform_weights")}
     )
     class_weights: tuple[Mass, ...] | None = None
     largest_in_loss: Mass | None = None
-    class_embeddings: Array | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        for name, number in _counted(self.class_counts).items():
+            if getattr(self, name) not in (None, number):
+                raise ValueError(
+                    f"{name}={getattr(self, name)!r} does not go with class_counts, which say "
+                    f"{number!r}; leave it out."
+                )
+            object.__setattr__(self, name, number)
+        if None in (self.n_samples, self.n_classes):
+            raise ValueError("n_samples and n_classes are stated where class_counts are not.")
         if self.sums_weights is None:
             object.__setattr__(self, "sums_weights", self.uniform_weights)
+
+    @property
+    def labels(self) -> str:
+        """Whether label changes are hidden: "public" or "protected"."""
+        return "protected" if self.class_counts is None else "public"
 
     @cached_property
     def kind(self) -> Loss:

@@ -1,9 +1,8 @@
 """The public record of one release: what was published, under which guarantee, and why."""
 
-import html
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from operator import attrgetter
 from typing import Annotated, Any
@@ -11,35 +10,29 @@ from typing import Annotated, Any
 import numpy as np
 from msgspec import Meta
 
-from .._parameters import Count, Epsilon, Inside, Share, check_whole, one_of
+from .._parameters import Epsilon, Inside, check_whole, one_of
 from .._version import __version__
 from ..adjacency import METRICS
-from ..encoder_name import same_encoder
-from ..text import DOWN, UP, one_line, rounded
+from ..text import one_line
 from .bounds import Blocks, Bound, as_float_or_tuple, check_rising
-from .contradictions import ROUNDING, check
-from .digest import parameters_digest, record_digest
+from .contradictions import ROUNDING, check, loss_of, usual_mechanism
+from .digest import record_digest
 from .gaussian import epsilon_from_mu
 from .guarantee import Guarantee
 from .noise import EXACT_SAMPLER, SEEDED_SAMPLER
+from .origins import NUMBER, Declared, Origin
 from .problem import Problem
-from .record import FORMAT, check_same, contradictions, kind_of, plain, read, schema_of, sized
+from .serialisation import (
+    FORMAT,
+    check_same,
+    contradictions,
+    jsonable,
+    kind_of,
+    read,
+    schema_of,
+    sized,
+)
 
-#: Where a radius may come from.
-RADIUS_SOURCES = ("number", "reference", "edits", "declared")
-_RADIUS_ASSUMPTIONS = {
-    "reference": ("the radius was read off public reference rows",),
-    "edits": ("the radius was read off public records before and after an edit",),
-    "declared": ("the radius, a quantile of the private rows, is declared public",),
-}
-_LABEL_ASSUMPTIONS = {
-    "public": "labels and class counts are public",
-    "protected": "label changes are hidden too",
-}
-_UNIT_ASSUMPTIONS = {
-    "person": ("whose each record is, and how many records each person has, are public",),
-}
-_DOMAIN_ASSUMPTIONS = {"sphere": ("radii are distances between rows scaled to one norm",)}
 _PROTOTYPES = "BallDPRidgePrototype"
 # Texts of a record: a version, a day, a SHA-256 or nothing, the name of a class, and a word.
 _Version = Annotated[str, Meta(pattern=r"^[0-9A-Za-z.+!_-]{1,40}$")]
@@ -94,25 +87,19 @@ class Release:
     ----------
     head : str
         Estimator class.
-    mechanism : str
-        "prototypes" (noise on class sums), "statistics" (with a second moment), "output" (noise on
-        the minimiser), "gradient" (noise on the gradients of a descent), or another's name.
     problem : Problem
         Public numbers of the fit; many are attributes of the record too.
     bound : Bound
         What the mechanism chose: the guarantee as a function of the radius.
     epsilon, delta : float
         Guarantee at ``radius``.
-    radius_source : {"number", "reference", "edits", "declared"}
-        A public number, or read off public reference rows, public records before and after an
-        edit, or a quantile of private rows that was declared public.
-    radius_edits : int
-        Public edits that the radius was read off, else 0.
-    radius_hides : float
-        Share of these edits that lie within the radius.
-    radius_hides_records : float or None
-        Share of the records all of whose edits do; None where edits came without the numbers of
-        their records.
+    mechanism : str
+        "prototypes" (noise on class sums), "statistics" (with a second moment), "output" (noise on
+        the minimiser), "gradient" (noise on the gradients of a descent): it follows from ``head``
+        and ``bound``, and only another's name is stated.
+    radius_from : Number, Reference, Edits or Declared
+        Where the radius came from: a public number, public reference rows, public records before
+        and after an edit, or private rows, of which it was declared public.
     sampler : str
         Where the noise came from.
     version, numpy_version : str
@@ -130,15 +117,14 @@ class Release:
     """
 
     head: _ClassName
-    mechanism: _Word
     problem: Problem
     bound: Bound
     epsilon: Epsilon
     delta: Inside
-    radius_source: Annotated[str, one_of(RADIUS_SOURCES)] = "number"
-    radius_edits: Count = 0
-    radius_hides: Share = 0.0
-    radius_hides_records: Share | None = None
+    mechanism: _Word = field(
+        default="", metadata={"follows": lambda made: usual_mechanism(made.head, made.bound)}
+    )
+    radius_from: Origin = NUMBER
     sampler: Annotated[str, one_of((EXACT_SAMPLER, SEEDED_SAMPLER))]
     version: _Version
     numpy_version: _Version
@@ -147,6 +133,16 @@ class Release:
     rule: str = ""
     accepted: tuple[str, ...] = ()
     digest: _Digest = ""
+
+    def __post_init__(self) -> None:
+        if not self.mechanism:
+            object.__setattr__(self, "mechanism", usual_mechanism(self.head, self.bound))
+
+    def __repr__(self) -> str:
+        return (
+            f"<Release of a {self.head}: epsilon={self.epsilon!r}, delta={self.delta!r}, "
+            f"radius={self.radius!r} ({self.metric})>"
+        )
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Read from a file, a record is checked as one of JSON is.
@@ -178,14 +174,6 @@ class Release:
         'What one substitution replaces: a "record", or all records of one "person".',
     )
     n_units = _of_problem("loss_weights.n_units", "Number of records, or of persons.")
-
-    @property
-    def unit_in_words(self) -> str:
-        """The unit in words."""
-        if self.unit == "record":
-            return "one record"
-        n_records = self.weights.most_records
-        return f"one person (at most {n_records} record{'s' if n_records > 1 else ''})"
 
     @property
     def tol(self) -> float:
@@ -241,7 +229,7 @@ class Release:
         """True; False when a seed drew the noise; "conditional" on a radius declared public."""
         if self.sampler != EXACT_SAMPLER:
             return False
-        return "conditional" if self.radius_source == "declared" else True
+        return "conditional" if isinstance(self.radius_from, Declared) else True
 
     @property
     def theorem(self) -> str:
@@ -253,63 +241,6 @@ class Release:
         """Epsilon at radius ``2 * norm_bound`` and the same delta (labels as in ``labels``)."""
         mu = self._mu_at(self.problem.diameter, self.labels)
         return epsilon_from_mu(mu, self.delta)
-
-    @property
-    def assumptions(self) -> tuple[str, ...]:
-        """What the guarantee takes for granted."""
-        return (
-            "the number of records, the label set, the encoder and every parameter are public",
-            _LABEL_ASSUMPTIONS[self.labels],
-            *_UNIT_ASSUMPTIONS.get(self.unit, ()),
-            *(("the weights of the records are public",) if self.has_weights else ()),
-            "each record is one row, mapped to it without looking at the others",
-            *_DOMAIN_ASSUMPTIONS.get(self.domain, ()),
-            *_RADIUS_ASSUMPTIONS.get(self.radius_source, ()),
-            *((self.vouched_for,) if self.accepted else ()),
-        )
-
-    @property
-    def vouched_for(self) -> str:
-        """Which proofs the publisher alone vouches for, in words; empty where none."""
-        if not self.accepted:
-            return ""
-        names = ", ".join(one_line(name, 80) for name in self.accepted)
-        return f"the sensitivity of {names} is as the publisher states; nobody else has checked it"
-
-    @property
-    def has_weights(self) -> bool:
-        """Whether records count by other weights than one over those of their owner."""
-        differ = abs(self.weights.total - self.n_units) > 1e-9 * self.n_units
-        return differ or self.problem.class_weights is not None
-
-    @property
-    def hidden_edits(self) -> str:
-        """Which share of the edits the radius hides, in words; empty without edits."""
-        if self.radius_edits == 0:
-            return ""
-        # Rounded down: they are claims.
-        pairs, records = (
-            None if share is None else f"{math.floor(1000.0 * share + 1e-9) / 10.0:g} %"
-            for share in (self.radius_hides, self.radius_hides_records)
-        )
-        all_of = "" if records is None else f", and all of them for {records} of the records"
-        return f"{pairs} of the {self.radius_edits} given edits{all_of}"
-
-    def matches(self, model: Any) -> bool:
-        """Whether the parameters of a ``model``, and its encoder, are those of this record.
-
-        False as well for a model that is, or holds, no Ball-DP head.
-        """
-        # Models are estimators, which nothing else of this room needs.
-        from ..pipelines import parts_of
-
-        parts = parts_of(model)
-        parameters = getattr(parts.head, "released_parameters", None)
-        if parameters is None or parameters_digest(parameters()) != self.digest:
-            return False
-        # What only the weights could tell is no contradiction.
-        named = None not in (self.encoder, parts.encoder)
-        return not named or same_encoder(self.encoder, parts.encoder) is not False
 
     def guarantee(
         self, radius: float | None = None, labels: str | None = None, records: int = 1
@@ -411,15 +342,23 @@ class Release:
     def to_dict(self) -> dict[str, Any]:
         """Give the record as JSON-ready built-in types, which :meth:`from_dict` reads.
 
-        Fields that have their defaults are omitted; ``follows`` is computed, for human readers.
+        Fields that have their defaults, or follow from others, are left out; ``follows`` shows what
+        else does, for those who read it with other tools.
 
         Raises
         ------
         ValueError
             If it is too long to be read again.
         """
-        record = {"format": FORMAT, **plain(self), "follows": plain(Follows.of(self), "follows")}
+        record = {"format": FORMAT, **self._stated(), "follows": jsonable(Follows.of(self))}
         return {**sized(record), "checksum": record_digest(record)}
+
+    def _stated(self) -> dict[str, Any]:
+        """What is no version, checksum or consequence."""
+        stated: dict[str, Any] = jsonable(self)
+        if self.problem.loss == loss_of(self.head, self.problem.n_classes):
+            stated["problem"].pop("loss", None)
+        return stated
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> "Release":
@@ -454,8 +393,14 @@ class Release:
         said = record.get("bound")
         bound = read(kind_of(said), said, "bound")
         written = read(Record, record | {"bound": bound})
-        check_same(plain(written), record)
-        release = cls(**{field.name: getattr(written, field.name) for field in fields(cls)})
+        held = {field.name: getattr(written, field.name) for field in fields(cls)}
+        loss = loss_of(written.head, written.problem.n_classes)
+        if loss is not None:
+            held["problem"] = replace(written.problem, loss=loss)
+        release = cls(**held)
+        beside = {name: record[name] for name in ("format", "checksum")}
+        follows = jsonable(written.follows)
+        check_same({**release._stated(), **beside, "follows": follows}, record)
         check(release)
         _check_follows(written.follows, Follows.of(release))
         del record["checksum"]
@@ -470,77 +415,8 @@ class Release:
         """The record itself; a ValueError where :meth:`from_dict` would not read it."""
         with contradictions():
             if self._read(self.to_dict()) != self:
-                raise ValueError("record: its bound is not what is read from its own fields.")
+                raise ValueError("record: it is not what is read from its own fields.")
         return self
-
-    # -- in words -----------------------------------------------------------------------------
-
-    def _rows(self) -> list[tuple[str, str]]:
-        persons = f" of {self.n_units} persons" if self.unit == "person" else ""
-        shape = (
-            f"{self.n_samples} records{persons}, {self.n_features} features, "
-            f"{self.n_classes} classes"
-        )
-        private = {
-            "True": "yes",
-            "False": "NO: the noise was drawn from a seed",
-            "conditional": "if the radius, a quantile of private rows, is public",
-        }
-        parts = "prototypes" if self.head == _PROTOTYPES else self.bound.parts
-        return [
-            ("head", self.head),
-            ("mechanism", self.bound.what),
-            ("data", shape + (f", encoder {self.encoder}" if self.encoder else "")),
-            (
-                "hides",
-                ("one record's" if self.unit == "record" else f"{self.unit_in_words}:")
-                + f" substitution within {self.radius:g} ({self.metric})"
-                + (f": {self.hidden_edits}" if self.hidden_edits else ""),
-            ),
-            ("labels", self.labels),
-            (
-                "guarantee",
-                f"epsilon={self.epsilon:g}, delta={self.delta:g} (mu={_up(self.mu)}, "
-                f"zCDP rho={_up(self.rho)})",
-            ),
-            *self.weight_rows(),
-            ("at full radius", f"epsilon={_up(self.epsilon_full_radius)}, labels {self.labels}"),
-            ("sensitivity", f"{_range(self.sensitivity, parts, UP)}; {self.theorem}"),
-            ("noise scale", f"{_range(self.sigma, parts, DOWN)}; {self.sampler}"),
-            ("private", private.get(str(self.private), str(self.private))),
-            ("assumes", "; ".join(self.assumptions)),
-            (
-                "parameters",
-                f"SHA-256 {self.digest[:16] or 'not yet known'}, {self.date}, "
-                f"sklearn_balldp {self.version}, numpy {self.numpy_version}",
-            ),
-        ]
-
-    def weight_rows(self) -> list[tuple[str, str]]:
-        """Public weights in words, a title and a text; nothing where records count once each."""
-        weights, factors = self.weights, self.problem.class_weights
-        if weights.uniform:
-            return []
-        classes = ""
-        if factors is not None:
-            classes = f"; classes by {min(factors):.4g} to {max(factors):.4g}"
-        mass = f"noise of {weights.effective_size:.6g} records"
-        return [("weights", f"{mass}, for {self.n_units} {self.unit}s{classes}")]
-
-    def __str__(self) -> str:
-        rows = self._rows()
-        width = max(len(name) for name, _ in rows)
-        return "Release\n" + "\n".join(f"  {name:<{width}}  {value}" for name, value in rows)
-
-    __repr__ = __str__
-
-    def _repr_html_(self) -> str:
-        cells = "".join(
-            f"<tr><th style='text-align:left'>{html.escape(name)}</th>"
-            f"<td style='text-align:left'>{html.escape(value)}</td></tr>"
-            for name, value in self._rows()
-        )
-        return f"<table><caption>Release</caption>{cells}</table>"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -588,18 +464,3 @@ def _check_follows(said: Follows, computed: Follows) -> None:
                 f"record: follows.{name}={one_line(repr(shown), 60)} does not follow from the rest "
                 f"of it: it should be {should} {one_line(repr(expected), 60)}."
             )
-
-
-def _up(value: float) -> str:
-    """A bound in four digits, never below it."""
-    return rounded(value, 4, UP) if math.isfinite(value) else "infinite"
-
-
-def _range(values: Blocks, parts: str, way: str) -> str:
-    """Of sensitivities no less than there is, of noise scales no more."""
-    if isinstance(values, float):
-        return rounded(values, 4, way) if math.isfinite(values) else "infinite"
-    if not values:
-        return f"one for each of its {parts}, which depends on released values"
-    ends = dict.fromkeys(rounded(end, 4, way) for end in (min(values), max(values)))
-    return f"{' to '.join(ends)} over {len(values)} {parts}"

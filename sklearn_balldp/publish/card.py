@@ -10,12 +10,14 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from .._parameters import LEAST, MOST
+from ..heads.inspection import matches
 from ..pipelines import parts_of
 from ..privacy.noise import EXACT_SAMPLER, SEEDED_SAMPLER
 from ..privacy.release import Release
-from ..text import DOWN, UP, one_line, percent, rounded
+from ..text import DOWN, one_line, percent, rounded
 from .columns import HiddenColumns
 from .steps import Step, step_of
+from .words import assumptions, hidden_edits, up, vouched_for, weights_in_words
 
 #: Numbers of candidates of the certificates.
 CANDIDATES = (2, 10, 100)
@@ -47,11 +49,6 @@ class Card(str):
 def marked(text: object) -> str:
     """A stranger's text as one line of Markdown that shows it as it is."""
     return _MARKS.sub(r"\\\g<0>", one_line(text, 1000))
-
-
-def up(value: float) -> str:
-    """An upper bound in four digits, never below it."""
-    return rounded(value, 4, UP) if math.isfinite(value) else "none"
 
 
 def down(value: float) -> str:
@@ -106,7 +103,7 @@ def card(model: Any, audit: Any = None) -> Card:
             f"got {type(model).__name__}."
         )
     steps = {name: step for name, live in parts.steps if (step := step_of(live)) is not None}
-    return card_text(release, steps, release.matches(model), audit, parts.beyond_rows)
+    return card_text(release, steps, matches(release, model), audit, parts.beyond_rows)
 
 
 def card_text(
@@ -153,7 +150,7 @@ hand. The advantage over guessing is at most {percent(guarantee.advantage)} (0 %
 - a publisher who does otherwise than this page says: anyone can check that model and record \
 agree (balldp verify), only the owner of the records can test the noise, and no check finds a \
 clever lie
-{points([release.vouched_for] if release.accepted else [])}
+{points([vouched_for(release)] if release.accepted else [])}
 ## The guarantee in numbers
 
 All numbers are upper bounds, and the first column of each table is the one promised. They hold \
@@ -269,7 +266,8 @@ def _distance(release: Release, steps: Mapping[str, Step] | None) -> str:
     alone = steps is not None and not steps
     as_seen = "" if alone else " as the head sees them"
     scaled = f" scaled to norm {release.norm_bound:g}" if release.domain == "sphere" else ""
-    edits = f", which covers {release.hidden_edits}" if release.hidden_edits else ""
+    hidden = hidden_edits(release)
+    edits = f", which covers {hidden}" if hidden else ""
     return f"{release.metric} distance between rows{as_seen}{scaled}{edits}"
 
 
@@ -318,8 +316,9 @@ def _warning(release: Release) -> str:
 
 def _meaning(release: Release) -> str:
     """What a radius means that is not the largest."""
-    if release.hidden_edits:
-        return f"this covers {release.hidden_edits}"
+    hidden = hidden_edits(release)
+    if hidden:
+        return f"this covers {hidden}"
     share = release.radius / release.full_radius
     if share < 0.01:
         return "less than a hundredth of the largest distance of two rows"
@@ -454,15 +453,15 @@ before you publish the card. The tests find mistakes; they certify nothing.
 
 def _origin(release: Release, same: bool | None) -> list[str]:
     """Where a release comes from, and what it takes for granted."""
-    verb = "has" if same else "does NOT have"
+    verb, weights = "has" if same else "does NOT have", weights_in_words(release)
     return [
         f"released on {release.date} by sklearn_balldp {release.version}, numpy "
         f"{release.numpy_version}",
         f"mechanism: {release.bound.what} ({release.mechanism}); sensitivity by {release.theorem}",
         f"radius: {repr(release.radius).removesuffix('.0')}; noise: {SAMPLERS[release.sampler]}",
-        *(f"{name}: {text}" for name, text in release.weight_rows()),
+        *([f"weights: {weights}"] if weights else []),
         f"encoder of the records: {release.encoder or 'not recorded'}",
         f"SHA-256 of the released parameters: {release.digest or 'not recorded'}",
         *([] if same is None else [f"the model at hand {verb} these parameters"]),
-        *(f"assumes: {assumption}" for assumption in release.assumptions),
+        *(f"assumes: {assumption}" for assumption in assumptions(release)),
     ]

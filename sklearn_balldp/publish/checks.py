@@ -26,13 +26,15 @@ from ..mechanisms import (
 )
 from ..mechanisms.settings import TUNING
 from ..privacy.noise import EXACT_SAMPLER
+from ..privacy.origins import Declared, Edits, Number, Reference
 from ..privacy.release import Release
 from ..text import one_line, percent
 from ..verdicts import CANNOT_CHECK, FAIL, FALSE_ALARM, PASS, WEAK, Check
-from .card import NOTHING_HIDDEN, SAMPLERS, up
+from .card import NOTHING_HIDDEN, SAMPLERS
 from .folder import folder_checks
 from .model import Published
 from .steps import NamedEncoder
+from .words import has_weights, hidden_edits, unit_in_words, up, vouched_for
 
 Array = NDArray[np.float64]
 
@@ -308,14 +310,14 @@ def _of_minimiser(released: Released, bound: Minimiser) -> tuple[list[Array], li
 
 # -- what the record states -----------------------------------------------------------------------
 
-_RADII = {
-    "number": "a plain number; only the publisher knows whether it was fixed before the "
+_RADII: dict[type, str] = {
+    Number: "a plain number; only the publisher knows whether it was fixed before the "
     "rows were seen: ask how it was chosen",
-    "reference": "computed from reference rows; only the publisher knows whether they are public: "
+    Reference: "computed from reference rows; only the publisher knows whether they are public: "
     "ask for them",
-    "edits": "it hides {release.hidden_edits}; only the publisher knows whether those were public: "
+    Edits: "it hides {edits}; only the publisher knows whether those were public: "
     "ask for the texts",
-    "declared": "a quantile of the private rows; the guarantee holds only if it may be public: ask "
+    Declared: "a quantile of the private rows; the guarantee holds only if it may be public: ask "
     "the publisher why",
 }
 
@@ -348,14 +350,14 @@ def _statement_checks(record: Release) -> Iterator[Check]:
         shown = "hidden: the promise covers a change of label too"
     yield Check("labels", PASS, shown, "what the record promises")
     if record.problem.weighted:
-        shown = f"it hides {record.unit_in_words}, {record.n_units} in all"
-        shown += ", with weights" if record.has_weights else ""
+        shown = f"it hides {unit_in_words(record)}, {record.n_units} in all"
+        shown += ", with weights" if has_weights(record) else ""
         why = "whose a record is, and what it weighs, only the publisher knows: ask"
         yield Check("unit", CANNOT_CHECK, shown, why)
     if record.accepted:
-        shown, basis = one_line(record.vouched_for), "nobody else has checked them"
+        shown, basis = one_line(vouched_for(record)), "nobody else has checked them"
         yield Check("proofs", CANNOT_CHECK, shown, basis)
-    shown = _RADII[record.radius_source].format(release=record)
+    shown = _RADII[type(record.radius_from)].format(edits=hidden_edits(record))
     yield Check("radius", CANNOT_CHECK, shown, "where the record says that the radius came from")
     verdict, basis = FAIL, "whoever knows the seed can take the noise off"
     if record.sampler == EXACT_SAMPLER:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..audit.noise_tests import epsilon_after_redraws
+from ..privacy.origins import Declared
 from ..privacy.release import Release
 from ..text import one_line
 from ..verdicts import CANNOT_CHECK, FAIL, FALSE_ALARM, PASS, WEAK, Check
@@ -113,7 +114,7 @@ class Verdict:
     def _of_open_lines(self, names: list[str]) -> str:
         """Whether lines that say CANNOT CHECK are a warning."""
         # A radius that was read off private records may be one.
-        declared = self.release is not None and self.release.radius_source == "declared"
+        declared = self.release is not None and isinstance(self.release.radius_from, Declared)
         odd = [name for name in names if name not in _NORMAL or (name == "radius" and declared)]
         if odd:
             return f" These CANNOT CHECK lines are not the usual ones, read them: {', '.join(odd)}."

@@ -53,9 +53,9 @@ def test_default_alpha_keeps_the_noise_small(loss, k, labels):
     mechanism, alphas = OutputPerturbation(), []
     precise = PRECISE * make_loss(loss, k).score_unit
     for epsilon in (0.5, 1e6):
-        given = problem(loss=loss, n_classes=k, labels=labels)
+        given = problem(loss=loss)
         if labels == "protected":
-            given = dataclasses.replace(given, class_counts=None)
+            given = dataclasses.replace(given, class_counts=None, n_classes=k)
         budget = mu_from_budget(epsilon, 1e-6)
         alpha = mechanism.alpha_for(given, budget)
         own = dataclasses.replace(given, alpha=alpha)
@@ -98,18 +98,19 @@ def test_scale_of_the_rows_changes_nothing():
 def test_the_mean_takes_the_place_of_sums_that_hide_too_much(n, d, k, epsilon, radius, start):
     given = {"start": "auto", "n_steps": None, "learning_rate": None}
     public = {"n_samples": n, "n_features": d, "n_classes": k, "radius": radius}
-    public |= {"class_counts": None, "loss": "softmax" if k > 2 else "logistic"}
-    own = problem(**public)
+    public |= {"class_counts": (n // k + n % k, *(k - 1) * (n // k,))}
+    own = problem(**public | {"loss": "softmax" if k > 2 else "logistic"})
     mu = mu_from_budget(epsilon, 1e-6)
     chosen = settings_of(own, mu, **given)
     assert chosen.start == start
     if radius == 2.0:
         # A label change spans any distance: the stronger promise chooses alike.
-        assert settings_of(problem(**public | {"labels": "protected"}), mu, **given).start == start
+        hidden = dataclasses.replace(own, class_counts=None, sums_weights=None)
+        assert settings_of(hidden, mu, **given).start == start
     margins = settings_of(dataclasses.replace(own, loss="squared_hinge"), mu, **given)
     assert margins.start == (start if k == 2 else "sums")
-    for lacks in ({"fit_intercept": False}, {"class_embeddings": np.ones((k, d))}):
-        assert settings_of(dataclasses.replace(own, **lacks), mu, **given).start == "sums"
+    for lacks in (dataclasses.replace(own, fit_intercept=False), own):
+        assert settings_of(lacks, mu, **given, shrinks=lacks is own).start == "sums"
 
 
 @pytest.mark.parametrize(

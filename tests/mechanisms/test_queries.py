@@ -24,7 +24,7 @@ UNITS = {
     "persons of several classes": {"groups": np.r_[np.zeros(6, int), 1 + np.arange(54) // 2]},
     "classes weighted": {"class_weight": {0: 3.0, 1: 1.0, 2: 0.5}},
 }
-PROTECTED = {"labels": "protected", "class_counts": None}
+PROTECTED = {"class_counts": None}
 
 
 def problem_of(unit="records", **public):
@@ -32,7 +32,7 @@ def problem_of(unit="records", **public):
     given = {"n_samples": N, "n_features": D, "n_classes": K, "class_counts": (20, 20, 20)}
     given |= {"radius": 0.5, "norm_bound": B, **public}
     given.pop("precision", None)
-    codes = Y if given.get("labels", "public") == "public" else None
+    codes = None if given["class_counts"] is None else Y
     if "class_counts" in public and codes is not None:
         codes = np.repeat(np.arange(K), public["class_counts"])
     found = fit_weights(codes, N, np.arange(K), **UNITS[unit])

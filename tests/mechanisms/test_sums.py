@@ -125,7 +125,7 @@ def test_layouts_hold_every_value_once(d):
     rng = np.random.default_rng(0)
     for k, constant, moment in itertools.product((2, 5), (0.0, 0.7), (None, 3.0)):
         y, X = np.arange(10 * k) % k, 0.1 * rng.standard_normal((10 * k, d))
-        hidden = {"labels": "protected", "class_counts": None} if constant else {}
+        hidden = {"class_counts": None} if constant else {}
         problem, query = problem_of(X, y, k, **hidden), Sums(2.0, moment, constant)
         values, scale = query.values(problem, Records(X, y)), query.scales(problem)
         n_second = 0 if moment is None else d * (d + 1) // 2
@@ -203,7 +203,6 @@ def test_weighted_counts_of_many_records():
         X,
         np.zeros(n, int),
         2,
-        labels="protected",
         class_counts=None,
         sums_weights=weights_of(weights, None, 2),
     )
@@ -225,7 +224,7 @@ def test_weighted_counts_of_many_records():
 def test_shares_of_sums_and_moment(share, labels):
     """Each gets what it was promised, but for what no pair of records attains together."""
     X, y = records()
-    hidden = {} if labels == "public" else {"labels": labels, "class_counts": None}
+    hidden = {} if labels == "public" else {"class_counts": None}
     problem = problem_of(X, y, **hidden)
     query = class_sums(problem, 0.8, share)
     sums, moment = query.sensitivity(problem)
@@ -240,7 +239,7 @@ def test_shares_of_sums_and_moment(share, labels):
 def test_counts_cost_nothing_beside_substitutions():
     """The constant is as large as a substitution within the radius allows, and B / 2 at least."""
     X, y = records()
-    problem = problem_of(X, y, labels="protected", class_counts=None)
+    problem = problem_of(X, y, class_counts=None)
     for radius in (0.1, 1.5, 1.9, 2.0):
         own = replace(problem, radius=radius)
         constant = constant_of_counts(own)

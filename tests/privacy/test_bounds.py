@@ -36,7 +36,6 @@ def problem_of(loss="logistic", *, n_classes=2, r=0.8, labels="public", n_featur
         n_classes=n_classes,
         class_counts=counts if labels == "public" else None,
         radius=r,
-        labels=labels,
         loss=loss,
         fit_intercept=True,
     )

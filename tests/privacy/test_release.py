@@ -16,11 +16,14 @@ from sklearn_balldp.heads import (
     BallDPLogisticRegression,
     BallDPRidgePrototype,
 )
+from sklearn_balldp.heads.inspection import matches
 from sklearn_balldp.mechanisms import GradientPerturbation
 from sklearn_balldp.privacy import Bound, Release
 from sklearn_balldp.privacy.digest import parameters_digest
 from sklearn_balldp.privacy.gaussian import delta_from_mu, mu_from_budget
 from sklearn_balldp.privacy.noise import SEEDED_SAMPLER
+from sklearn_balldp.privacy.origins import Declared, Edits
+from sklearn_balldp.publish import summary, words
 
 
 def is_descent(release):
@@ -32,7 +35,7 @@ def is_descent(release):
 
 def test_what_is_shown_is_a_bound(release):
     """In four digits: no less than is promised, and no more noise than there is."""
-    text = str(release)
+    text = summary(release)
 
     def number(pattern):
         return float(re.search(pattern + r"([\d.e+-]+)", text)[1])
@@ -43,9 +46,6 @@ def test_what_is_shown_is_a_bound(release):
         (number("at full radius +epsilon="), release.epsilon_full_radius),
     ):
         assert value * (1 - 1e-12) <= found <= value * 1.001
-    if release.radius_epsilon:
-        epsilon = release.guarantee().epsilon
-        assert epsilon * (1 - 1e-12) <= number("with the radius epsilon=") <= epsilon * 1.001
     if release.sigma:
         assert number("noise scale +") <= np.min(release.sigma) * (1 + 1e-12)
         assert number("sensitivity +") >= np.min(release.sensitivity) * (1 - 1e-12)
@@ -84,17 +84,20 @@ def test_a_pickle_holds_plain_data_that_is_checked(release):
     assert copy.deepcopy(release) is release
     read, (record,) = release.__reduce__()
     record["problem"]["n_samples"] = 89
-    with pytest.raises(ValueError, match=r"class_counts|sums_weights|epsilon|checksum"):
+    with pytest.raises(ValueError, match=r"n_samples=89|sums_weights|epsilon|checksum"):
         read(record)
 
 
 def test_no_public_number_stands_twice(release):
     record = release.to_dict()
-    assert not set(record["problem"]) & set(record["bound"])
-    assert not set(record["problem"]) & (set(record["follows"]) - {"labels"})
-    assert "class_embeddings" not in record["problem"]
-    # What has its default is left out.
-    assert "metric" not in record["problem"] or release.metric != "euclidean"
+    problem, protected = record["problem"], release.labels == "protected"
+    assert not problem.keys() & (record["bound"].keys() | record["follows"].keys())
+    # What has its default, or follows, is left out.
+    assert "metric" not in problem or release.metric != "euclidean"
+    assert ("n_samples" in problem) == ("n_classes" in problem) == protected
+    assert not {"loss", "labels"} & problem.keys()
+    assert "mechanism" not in record
+    assert ("radius_from" in record) == (type(release.radius_from) is Edits)
 
 
 def test_numbers_of_numpy_become_those_of_python(release_of):
@@ -106,13 +109,15 @@ def test_numbers_of_numpy_become_those_of_python(release_of):
     assert json.loads(json.dumps(record)) == release.to_dict()
 
 
-def test_public_vectors_of_the_classes_are_no_part_of_it(release_of):
-    release = release_of("started descent")
-    problem = dataclasses.replace(release.problem, class_embeddings=np.eye(3, 4))
-    other = dataclasses.replace(release, problem=problem)
-    assert other == release
-    assert other.to_dict() == release.to_dict()
-    assert other.checked().problem.class_embeddings is not None
+def test_what_follows_from_others_is_stated_where_they_do_not_tell(release_of):
+    """A head, and a mechanism, that are none of this package; numbers of protected labels."""
+    release = dataclasses.replace(release_of("descent"), head="Mine", mechanism="mine")
+    record = release.checked().to_dict()
+    assert (record["problem"]["loss"], record["mechanism"]) == ("softmax", "mine")
+    hidden = release_of("protected").to_dict()["problem"]
+    assert (hidden["n_samples"], hidden["n_classes"]) == (90, 3)
+    with pytest.raises(ValueError, match="stated where class_counts are not"):
+        dataclasses.replace(release_of("protected").problem, n_samples=None)
 
 
 # Numbers ----------------------------------------------------------------------------------------
@@ -133,7 +138,7 @@ def test_declared_guarantee_holds(release):
 def test_what_follows_from_released_sums_is_not_stated(release_of):
     release = release_of("started descent")
     assert release.sensitivity == release.sigma == ()
-    assert "depends on released values" in str(release)
+    assert "depends on released values" in summary(release)
     assert release_of("minimiser").tol > 0.0 == release.tol
 
 
@@ -150,7 +155,7 @@ def test_guarantee_at_other_radii(release):
 
 
 def test_certificate(release):
-    if release.domain == "ball" and release.radius_epsilon == 0.0:
+    if release.domain == "ball":
         # In a ball no candidate is further than its radius from the zero record.
         nearest = release.guarantee(min(release.radius, release.norm_bound))
         assert release.certificate(0.1) == pytest.approx(norm.cdf(norm.ppf(0.1) + nearest.mu))
@@ -181,23 +186,21 @@ def test_labels_of_the_guarantee(release):
 # Words ------------------------------------------------------------------------------------------
 
 
-def test_text_and_html_say_what_matters(release):
-    for text in (repr(release), release._repr_html_()):
-        assert f"epsilon={release.epsilon:g}" in text
-        assert release.labels in text
-        assert release.theorem.split(":")[0] in text
-        assert ("NO: the noise was drawn from a seed" in text) == (release.private is False)
-        assert ("nobody else has checked it" in text) == bool(release.accepted)
+def test_a_summary_says_what_matters(release):
+    text = summary(release)
+    assert f"epsilon={release.epsilon:g}" in text
+    assert release.labels in text
+    assert release.theorem.split(":")[0] in text
+    assert ("NO: the noise was drawn from a seed" in text) == (release.private is False)
+    assert ("nobody else has checked it" in text) == bool(release.accepted)
+    assert repr(release).startswith(f"<Release of a {release.head}: epsilon={release.epsilon}")
 
 
-def test_private_follows_from_sampler_and_source(release_of):
+def test_private_follows_from_sampler_and_origin(release_of):
     release = release_of("prototypes")
     assert release.private is True
     assert dataclasses.replace(release, sampler=SEEDED_SAMPLER).private is False
-    assert dataclasses.replace(release, radius_source="declared").private == "conditional"
-    drawn = release_of("private radius")
-    assert drawn.private is True
-    assert dataclasses.replace(drawn, radius_source="seeded").private is False
+    assert dataclasses.replace(release, radius_from=Declared()).private == "conditional"
 
 
 # Models -----------------------------------------------------------------------------------------
@@ -205,16 +208,15 @@ def test_private_follows_from_sampler_and_source(release_of):
 
 def test_words_of_units_and_weights(release_of):
     persons, plain = release_of("persons"), release_of("prototypes")
-    assert persons.unit_in_words == "one person (at most 2 records)"
+    assert words.unit_in_words(persons) == "one person (at most 2 records)"
     assert (persons.n_units, plain.n_units) == (45, 90)
-    assert "noise of 45 records, for 45 persons" in str(persons)
-    assert plain.weight_rows() == []
-    assert "classes by 1 to 2" in dict(release_of("weighted classes").weight_rows())["weights"]
-    assert (persons.has_weights, release_of("weighted classes").has_weights) == (False, True)
-    edits = release_of("statistics")
-    assert (
-        edits.hidden_edits == "75 % of the 8 given edits, and all of them for 50 % of the records"
-    )
+    assert "noise of 45 records, for 45 persons" in summary(persons)
+    assert words.weights_in_words(plain) == ""
+    weighted = release_of("weighted classes")
+    assert "classes by 1 to 2" in words.weights_in_words(weighted)
+    assert (words.has_weights(persons), words.has_weights(weighted)) == (False, True)
+    said = "75 % of the 8 given edits, and all of them for 50 % of the records"
+    assert words.hidden_edits(release_of("statistics")) == said
 
 
 def test_digest_of_parameters():
@@ -256,12 +258,12 @@ def test_the_record_knows_its_parameters(head):
     X = np.random.default_rng(0).standard_normal((60, 3)) / 3.0
     head.fit(X, np.arange(60) % 3)
     release = head.release_
-    assert release.matches(head)
+    assert matches(release, head)
     assert Release.from_dict(json.loads(json.dumps(release.to_dict()))) == release
     assert release.digest == parameters_digest(head.released_parameters())
     again = copy.deepcopy(head).fit(X, np.arange(60) % 3)
-    assert release.matches(again) == (head.random_state == 0)
-    assert not release.matches(object())
+    assert matches(release, again) == (head.random_state == 0)
+    assert not matches(release, object())
 
 
 # Bounds of one's own ----------------------------------------------------------------------------

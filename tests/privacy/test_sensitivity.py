@@ -18,7 +18,6 @@ DOMAINS = ["ball", "sphere"]
 def problem_of(radius, counts=(30, 20), n_features=3, **public):
     """Public numbers of records in so many classes."""
     sizes = {"n_samples": sum(counts), "n_classes": len(counts), "n_features": n_features}
-    counts = None if public.get("labels") == "protected" else counts
     return Problem(**{**sizes, "class_counts": counts, "radius": radius, "alpha": 0.01, **public})
 
 
@@ -134,7 +133,7 @@ def test_allowances_for_rounding(counts, radius):
             moved = np.where(np.arange(len(c)) == place, radius * (1 + 1e-6), 0.0) + sums
             ratios = moved[c > 0] / np.array(query.sigma)[c > 0]
             assert np.linalg.norm(ratios) <= query.ratio(problem, radius, "public")
-    hidden = problem_of(radius, counts, 50, norm_bound=norm_bound, labels="protected")
+    hidden = problem_of(radius, counts, 50, norm_bound=norm_bound, class_counts=None)
     query = class_sums(hidden, 1.0, 1.0)
     label = math.sqrt(2) * math.hypot(norm_bound * (1 + 1e-6), query.constant)
     assert query.sensitivity(hidden)[0] >= label + np.linalg.norm(sums)

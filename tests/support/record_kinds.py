@@ -17,18 +17,17 @@ from sklearn_balldp.privacy import Problem, Release
 from sklearn_balldp.privacy.digest import record_digest
 from sklearn_balldp.privacy.gaussian import mu_from_budget
 from sklearn_balldp.privacy.noise import EXACT_SAMPLER, SEEDED_SAMPLER
+from sklearn_balldp.privacy.origins import Edits
 from sklearn_balldp.privacy.weights import Weights
 
 EPSILON, DELTA = 4.0, 1e-5
 PUBLIC = {
-    "n_samples": 90,
     "n_features": 4,
-    "n_classes": 3,
     "class_counts": (50, 30, 10),
     "radius": 0.5,
     "alpha": 0.1,
 }
-PROTECTED = {"labels": "protected", "class_counts": None}
+PROTECTED = {"n_samples": 90, "n_classes": 3, "class_counts": None}
 LINEAR = {"loss": "softmax", "fit_intercept": True}
 HINGE = {"loss": "squared_hinge"}
 PERSONS = Weights(
@@ -45,13 +44,7 @@ PERSONS = Weights(
 CLASSES = {"class_weights": (1.0, 1.0, 2.0)}
 OWNED = {"sums_weights": PERSONS}
 HIDDEN = {"sums_weights": replace(PERSONS, class_totals=None, class_largest=None)}
-DRAWN = {"radius_source": "private", "radius_epsilon": 1.0, "radius_draw": "x"}
-EDITS = {
-    "radius_source": "edits",
-    "radius_edits": 8,
-    "radius_hides": 0.75,
-    "radius_hides_records": 0.5,
-}
+EDITS = {"radius_from": Edits(8, 0.75, 0.5)}
 ZERO = GradientPerturbation(start="zero", n_steps=5)
 HEADS = {
     "prototypes": "BallDPRidgePrototype",
@@ -75,7 +68,7 @@ KINDS = {
     "descent": (ZERO, LINEAR, {}),
     "started descent": (GradientPerturbation(start="statistics", n_steps=5), LINEAR, {}),
     "from the mean": (GradientPerturbation(start="mean", n_steps=5), {**LINEAR, **PROTECTED}, {}),
-    "hinge descent": (ZERO, {**HINGE, "precision": "float32"}, {"accepted": ("mine:Query",)}),
+    "hinge descent": (ZERO, HINGE, {"accepted": ("mine:Query",)}),
     "descent of persons": (GradientPerturbation(n_steps=3), {**LINEAR, **OWNED}, {}),
     "weighted classes": (ZERO, {**LINEAR, **CLASSES}, {}),
     "balanced persons": (ZERO, {**LINEAR, **OWNED, **CLASSES, "largest_in_loss": 1.5}, {}),
@@ -90,7 +83,6 @@ def made(name):
     return Release(
         **{
             "head": "BallDPSquaredHingeSVC" if hinge else HEADS[mechanism.name],
-            "mechanism": mechanism.name,
             "problem": problem,
             "bound": mechanism.bound(problem, mu_from_budget(EPSILON, DELTA)),
             "epsilon": EPSILON,

@@ -25,7 +25,7 @@ from .bounds import KINDS, Bound, tag_of
 from .plain import fields_of
 
 #: Layout of the records that are written, and the only one that is read.
-FORMAT = 2
+FORMAT = 3
 #: Largest size of a record, in bytes of JSON.
 MAX_BYTES = 16 * 2**20
 
@@ -37,8 +37,8 @@ _NOTHING: dict[str, Any] = {"not": {}}
 # -- writing --------------------------------------------------------------------------------------
 
 
-def plain(value: Any, path: str = "") -> Any:
-    """A dataclass as built-in types, without fields that have their defaults.
+def jsonable(value: Any, path: str = "") -> Any:
+    """A dataclass as built-in types, without fields that have their defaults, or follow.
 
     A ValueError for what no record holds: infinite numbers, long texts, objects of other types.
     """
@@ -47,14 +47,15 @@ def plain(value: Any, path: str = "") -> Any:
         for field in fields_of(type(value)):
             held, default = getattr(value, field.name), field.default
             if "follows" in field.metadata:
-                default = getattr(value, field.metadata["follows"])
+                default = field.metadata["follows"](value)
             same = default is not MISSING and type(held) is type(default) and held == default
-            # What is not compared is no part of a record.
-            if field.init and field.compare and not same:
-                written[field.name] = plain(held, f"{path}.{field.name}".lstrip("."))
+            if not same:
+                written[field.name] = jsonable(held, f"{path}.{field.name}".lstrip("."))
         return written
+    if isinstance(value, msgspec.Struct):
+        return msgspec.to_builtins(value)
     if isinstance(value, tuple) and len(value) <= MAX_CLASSES:
-        return [plain(item, f"{path}[{i}]") for i, item in enumerate(value)]
+        return [jsonable(item, f"{path}[{i}]") for i, item in enumerate(value)]
     value = value.item() if isinstance(value, np.generic) else value
     if isinstance(value, str):
         sound = value.isprintable() and len(value) <= _LONGEST_TEXT

@@ -1,0 +1,154 @@
+"""What a record says, in words: what the card, reports and the command have in common."""
+
+import math
+from collections.abc import Iterable
+
+from ..privacy.bounds import Blocks
+from ..privacy.origins import Declared, Edits, Number, Reference
+from ..privacy.release import Release
+from ..text import DOWN, UP, one_line, rounded
+
+_OF_RADIUS: dict[type, tuple[str, ...]] = {
+    Number: (),
+    Reference: ("the radius was read off public reference rows",),
+    Edits: ("the radius was read off public records before and after an edit",),
+    Declared: ("the radius, a quantile of the private rows, is declared public",),
+}
+_OF_LABELS = {
+    "public": "labels and class counts are public",
+    "protected": "label changes are hidden too",
+}
+_PRIVATE = {
+    True: "yes",
+    False: "NO: the noise was drawn from a seed",
+    "conditional": "if the radius, a quantile of private rows, is public",
+}
+
+
+def up(value: float) -> str:
+    """An upper bound in four digits, never below it."""
+    return rounded(value, 4, UP) if math.isfinite(value) else "none"
+
+
+def unit_in_words(release: Release) -> str:
+    """What one substitution replaces."""
+    if release.unit == "record":
+        return "one record"
+    n_records = release.weights.most_records
+    return f"one person (at most {n_records} record{'s' if n_records > 1 else ''})"
+
+
+def has_weights(release: Release) -> bool:
+    """Whether records count by other weights than one over those of their owner."""
+    differ = abs(release.weights.total - release.n_units) > 1e-9 * release.n_units
+    return differ or release.problem.class_weights is not None
+
+
+def weights_in_words(release: Release) -> str:
+    """Public weights; empty where records count once each."""
+    weights, factors = release.weights, release.problem.class_weights
+    if weights.uniform:
+        return ""
+    classes = ""
+    if factors is not None:
+        classes = f"; classes by {min(factors):.4g} to {max(factors):.4g}"
+    mass = f"noise of {weights.effective_size:.6g} records"
+    return f"{mass}, for {release.n_units} {release.unit}s{classes}"
+
+
+def hidden_edits(release: Release) -> str:
+    """Which share of the edits the radius hides; empty where it came from none."""
+    origin = release.radius_from
+    if not isinstance(origin, Edits):
+        return ""
+    # Rounded down: they are claims.
+    pairs, records = (
+        None if share is None else f"{math.floor(1000.0 * share + 1e-9) / 10.0:g} %"
+        for share in (origin.share, origin.share_of_records)
+    )
+    all_of = "" if records is None else f", and all of them for {records} of the records"
+    return f"{pairs} of the {origin.n} given edits{all_of}"
+
+
+def vouched_for(release: Release) -> str:
+    """Which proofs the publisher alone vouches for; empty where none."""
+    if not release.accepted:
+        return ""
+    names = ", ".join(one_line(name, 80) for name in release.accepted)
+    return f"the sensitivity of {names} is as the publisher states; nobody else has checked it"
+
+
+def assumptions(release: Release) -> tuple[str, ...]:
+    """What the guarantee takes for granted."""
+    persons = "whose each record is, and how many records each person has, are public"
+    scaled = "radii are distances between rows scaled to one norm"
+    given = {
+        "the number of records, the label set, the encoder and every parameter are public": True,
+        _OF_LABELS[release.labels]: True,
+        persons: release.unit == "person",
+        "the weights of the records are public": has_weights(release),
+        "each record is one row, mapped to it without looking at the others": True,
+        scaled: release.domain == "sphere",
+        **dict.fromkeys(_OF_RADIUS[type(release.radius_from)], True),
+        vouched_for(release): bool(release.accepted),
+    }
+    return tuple(text for text, holds in given.items() if holds)
+
+
+def summary(release: Release) -> str:
+    """A record in a dozen lines, for readers who know the terms; :func:`.card` explains them.
+
+    Parameters
+    ----------
+    release : Release
+        The record of a fit (``release_``).
+
+    Returns
+    -------
+    str
+        A line for each title. Bounds are rounded up, and noise scales down.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn_balldp import BallDPRidgePrototype
+    >>> from sklearn_balldp.publish import summary
+    >>> head = BallDPRidgePrototype(epsilon=4.0, radius=0.5).fit(*load_iris(return_X_y=True))
+    >>> print(summary(head.release_).partition("\\n")[0])
+    head            BallDPRidgePrototype
+    """
+    of_persons = f" of {release.n_units} persons" if release.unit == "person" else ""
+    encoder = f", encoder {release.encoder}" if release.encoder else ""
+    edits, weights = hidden_edits(release), weights_in_words(release)
+    parts = "prototypes" if release.head == "BallDPRidgePrototype" else release.bound.parts
+    rows = {
+        "head": release.head,
+        "mechanism": release.bound.what,
+        "data": f"{release.n_samples} records{of_persons}, {release.n_features} features, "
+        f"{release.n_classes} classes{encoder}",
+        "hides": f"substitution of {unit_in_words(release)} within {release.radius:g} "
+        f"({release.metric}){edits and ': '}{edits}",
+        "labels": release.labels,
+        "guarantee": f"epsilon={release.epsilon:g}, delta={release.delta:g} "
+        f"(mu={up(release.mu)}, zCDP rho={up(release.rho)})",
+        **({"weights": weights} if weights else {}),
+        "at full radius": f"epsilon={up(release.epsilon_full_radius)}, labels {release.labels}",
+        "sensitivity": f"{_range(release.sensitivity, parts, UP)}; {release.theorem}",
+        "noise scale": f"{_range(release.sigma, parts, DOWN)}; {release.sampler}",
+        "private": _PRIVATE[release.private],
+        "assumes": "; ".join(assumptions(release)),
+        "parameters": f"SHA-256 {release.digest[:16] or 'not yet known'}, {release.date}, "
+        f"sklearn_balldp {release.version}, numpy {release.numpy_version}",
+    }
+    width = max(map(len, rows))
+    return "\n".join(f"{title:<{width}}  {text}" for title, text in rows.items())
+
+
+def _range(values: Blocks, parts: str, way: str) -> str:
+    """Of sensitivities no less than there is, of noise scales no more."""
+    if isinstance(values, float):
+        return rounded(values, 4, way) if math.isfinite(values) else "infinite"
+    if not values:
+        return f"one for each of its {parts}, which depends on released values"
+    ends: Iterable[str] = dict.fromkeys(rounded(end, 4, way) for end in (min(values), max(values)))
+    return f"{' to '.join(ends)} over {len(values)} {parts}"
