@@ -32,7 +32,7 @@ from sklearn_balldp import (
 )
 from sklearn_balldp.mechanisms import MeanGradient, Mechanism, PrivacyError, Query
 from sklearn_balldp.privacy import Promised, Release
-from sklearn_balldp.publish import card
+from sklearn_balldp.publish import card, summary
 from sklearn_balldp.rows import project_onto_ball, rows_in_domain
 
 
@@ -66,7 +66,7 @@ accountant = PrivacyAccountant(radius=0.6)
 head = BallDPLogisticRegression(8.0, radius=0.6, mechanism=StopsEarly(), accountant=accountant)
 planned = head.plan(*X.shape, np.bincount(y)).release
 release = head.fit(X, y).release_
-print(release)
+print(summary(release))
 print(f"test accuracy {head.score(X_test, y_test):.3f}")
 print(f"planned mu {planned.mu:.3f}, counted mu {accountant.total().mu:.3f}")
 print("read back:", Release.from_dict(json.loads(json.dumps(release.to_dict()))) == release)

@@ -71,7 +71,7 @@ with tempfile.TemporaryDirectory() as cache:
     names = ["a problem with a bank card", "the weather"]
     embedded, vectors = encoder.transform(X), encoder.transform(names)
 print(f"hides one text's change within {policy.radius_:.2f}: ", end="")
-print(auditors[0].estimator_[-1].release_.hidden_edits)
+print(auditors[0].estimator_[-1].release_.radius_from)
 
 # %%
 # The names of the classes are public. Their embeddings are a start for the noisy class means, which

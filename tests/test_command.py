@@ -387,8 +387,8 @@ def test_the_radius_of_edits_tells_records_by_their_texts():
     pairs = edit_pairs(texts)
     gaps = np.linalg.norm(transform(pairs.before) - transform(pairs.after), axis=1)
     within = [all(gaps[np.equal(pairs.record, n)] <= choice.value + 1e-6) for n in range(3)]
-    assert choice.n_edits == len(pairs) > 3
-    assert choice.hidden_records == pytest.approx(np.mean(within))
+    assert choice.origin.n == len(pairs) > 3
+    assert choice.origin.share_of_records == pytest.approx(np.mean(within))
 
 
 def test_public_records_tell_what_the_noise_costs(balldp):

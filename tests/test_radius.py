@@ -33,6 +33,7 @@ from sklearn_balldp.adjacency import METRICS
 from sklearn_balldp.audit.certificates import rero_bound
 from sklearn_balldp.distances import private_quantile, same_label_quantile
 from sklearn_balldp.privacy.gaussian import delta_from_mu, mu_from_budget, mu_from_pure
+from sklearn_balldp.privacy.origins import Declared, Reference
 from sklearn_balldp.privacy.release import Release
 
 CDIST = {"euclidean": "euclidean", "manhattan": "cityblock", "chebyshev": "chebyshev"}
@@ -263,8 +264,7 @@ def test_reference_rows(Head, digits):
     head.fit(X[:1400], y[:1400], X_public=X[1400:], y_public=y[1400:])
     release = head.release_
     assert release.radius == same_label_quantile(X[1400:], y[1400:], 0.8)
-    assert release.radius_source == "reference"
-    assert release.radius_epsilon == 0
+    assert release.radius_from == Reference()
     plain = Head(4.0, radius=release.radius, random_state=0).fit(X[:1400], y[:1400])
     name = "prototypes_" if Head is BallDPRidgePrototype else "coef_"
     np.testing.assert_array_equal(getattr(head, name), getattr(plain, name))
@@ -294,7 +294,8 @@ def test_a_frozen_policy_is_what_it_was_fitted_as(policy, digits):
     kept = frozen(policy, X, y, **late, epsilon=None if epsilon is None else 0.001)
     head = BallDPRidgePrototype(4.0, radius=kept)
     release = head.fit(X, y).release_
-    assert (release.radius, release.radius_source) == (kept.estimator.radius_, policy.source)
+    assert release.radius == kept.estimator.radius_
+    assert release.radius_from == (Declared() if policy.source == "declared" else Reference())
     assert release.radius_epsilon == (epsilon or 0.0)
     assert release.private == ("conditional" if policy.source == "declared" else True)
     if policy.source != "private":

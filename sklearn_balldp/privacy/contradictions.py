@@ -52,12 +52,17 @@ def check(release: Any) -> None:
         f"problem.class_counts add up to {problem.n_samples!r} records.",
     )
     _check_weights(problem)
-    tag, usual = tag_of(type(bound)), usual_mechanism(release.head, bound)
-    ours = release.head in LOSSES_OF_HEADS
+    tag, loss = tag_of(type(bound)), LOSSES_OF_HEADS.get(release.head)
+    usual = usual_mechanism(release.head, bound)
+    if mechanism == usual != "":
+        # Heads of this package without a loss are made of sums, and the others are not.
+        sound = loss is None or (loss == "") == (tag == "Sums")
+    elif mechanism in {"", *_MECHANISMS.values(), *_OF_SUMS}:
+        sound = loss is None and {mechanism, usual} == _OF_SUMS
+    else:
+        sound = loss != ""
     _require(
-        mechanism not in {"", *_MECHANISMS.values(), *_OF_SUMS}
-        or mechanism == usual != ""
-        or (not ours and {mechanism, usual} == _OF_SUMS),
+        sound,
         f"mechanism={mechanism!r} is not that of a {one_line(release.head, 60)} whose bound.type "
         f"is {one_line(tag, 80)!r}.",
     )

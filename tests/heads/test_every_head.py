@@ -27,6 +27,7 @@ from sklearn.base import clone
 from verdicts import verified
 
 from sklearn_balldp import PrivacyAccountant, publish
+from sklearn_balldp.heads.inspection import matches
 from sklearn_balldp.mechanisms import MeanGradient, Records
 from sklearn_balldp.privacy import Release
 
@@ -168,10 +169,10 @@ def test_a_plan_a_fit_and_what_is_read_again_are_one_record(name, owned):
     assert not any("secret-".encode(code) in state for code in ("utf-8", "utf-32-le"))
     again = pickle.loads(state)
     assert again.release_ == release
-    assert release.matches(again)
+    assert matches(release, again)
     if owned:
         assert len(plan.class_signal_to_noise) == (0 if "hidden" in name else 3)
-        assert "one person (at most 5 records)" in str(release)
+        assert "one person (at most 5 records)" in publish.summary(release)
         assert (release.guarantee().unit, release.guarantee().most_records) == ("person", 5)
         assert f"{release.n_units} persons (at most 5 of one person)" in str(publish.card(release))
         assert "Suppose each record of one person is replaced" in str(publish.card(release))

@@ -19,6 +19,7 @@ from sklearn_balldp import (
     OutputPerturbation,
     PrivacyAccountant,
 )
+from sklearn_balldp.heads.inspection import matches
 
 RNG = np.random.default_rng(0)
 Y = np.repeat([0, 1, 2], [150, 100, 50])
@@ -127,7 +128,7 @@ def test_parameters_act_at_the_next_fit(name):
         assert head.release_ is release
     assert_same(seen(head), before)
     assert pickle.dumps(head.released_) == state
-    assert release.matches(head)
+    assert matches(release, head)
     assert faults(head) == faults(fitted(name))
     for again in (pickle.loads(pickle.dumps(head)), clone(fitted(name)).fit(X, Y)):
         assert_same(seen(again), before)
@@ -144,7 +145,7 @@ def test_a_new_rule_is_that_of_a_fit_and_spends_nothing(name, settings):
     assert found.accountant is accountant
     assert not accountant.records
     assert found.release_ is head.release_
-    assert found.release_.matches(found)
+    assert matches(found.release_, found)
     assert faults(found) == faults(head)
     # As a fit with these parameters, and the same noise, would have it.
     expected = fitted(name, **settings)

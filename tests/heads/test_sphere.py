@@ -21,6 +21,7 @@ from sklearn_balldp import (
 )
 from sklearn_balldp.audit.attacks import Candidates, normalised
 from sklearn_balldp.mechanisms import gradients
+from sklearn_balldp.publish.words import assumptions
 from sklearn_balldp.rows.passes import copy_rows
 
 N, D = 300, 10
@@ -89,7 +90,7 @@ def test_the_record_names_the_domain():
     for name in ("descent", "minimiser", "discriminant", "prototypes"):
         release = on_sphere(name).fit(*rows(N, d=D)).release_
         assert release.domain == "sphere" == release.problem.domain
-        assert any("scaled" in line for line in release.assumptions)
+        assert any("scaled" in line for line in assumptions(release))
         assert "scaled to norm 2" in publish.card(release)
 
 

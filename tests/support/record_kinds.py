@@ -77,7 +77,12 @@ KINDS = {
 
 @functools.cache
 def made(name):
-    mechanism, numbers, fields = KINDS[name]
+    """The record of a kind."""
+    return release_made_of(*KINDS[name])
+
+
+def release_made_of(mechanism, numbers, fields=None):
+    """A record of public numbers."""
     problem = Problem(**{**PUBLIC, **numbers})
     hinge = problem.loss == "squared_hinge"
     return Release(
@@ -91,7 +96,7 @@ def made(name):
             "version": "0.2.0",
             "numpy_version": "2.1.0",
             "date": "2026-01-31",
-            **fields,
+            **(fields or {}),
         }
     )
 
