@@ -178,7 +178,7 @@ def measure_forgeries(run, rows):
     add("descent, its last answer left out", altered(descent, answers=own[:-1]))
     for what, name, value in (
         ("twice the step size", "learning_rate", 2.0 * bound.learning_rate),
-        ("half of its budget", "budget", bound.budget / 2),
+        ("twice the noise of its steps", "sigma", 2.0 * bound.sigma),
     ):
         changed = edited(descent.release_.to_dict(), f"bound.{name}", value)
         add(f"descent, {what} in the record", descent, changed)

@@ -57,11 +57,6 @@ def test_a_sensitivity_that_is_too_small(monkeypatch):
     assert reaches(1.04, "what the filter lets pass", 12)
 
 
-def steps_alone(self, problem, radius, labels):
-    begun = 0.0 if self.start is None else self.start.mu(problem, radius, labels)
-    return math.sqrt(max(self.budget**2 - begun**2, 1e-12))
-
-
 def with_given(value, **fixed):
     """A function some of whose arguments are always these."""
     return lambda *given, **named: value(*given, **named | fixed)
@@ -87,7 +82,7 @@ LONGER = smaller(PublicMap.shortened, 1.0 / 1.05)
 PUBLIC = with_given(gradients.gap_at_any_parameters, labels="public")
 #: A fault in its place, and an attack that gets further than a ratio in so many seeds and tries.
 PLANTED = {
-    "share forgotten": (DescentBound, "mu_at", steps_alone, "descent from sums", 1.05, 6),
+    "share forgotten": (DescentBound, "mu_at", DescentBound.mu_of_steps, "descent from sums", 1.05, 6),
     "label change forgotten": (
         *(gradients, "gap_at_any_parameters", PUBLIC, "descent from zero", 1.05, 20),
     ),
