@@ -19,6 +19,7 @@ from urllib.parse import quote
 import msgspec
 
 from .._parameters import Epsilon, Inside, check_number, check_option, check_positive
+from .._version import __version__
 from ..adjacency import LABELS
 from ..encoder_name import same_encoder
 from ..privacy.gaussian import compose, epsilon_from_mu, mu_from_budget
@@ -28,6 +29,8 @@ from ..text import UP, rounded
 
 #: Seconds that a process waits for others, and for the terms in a file that another has made.
 _WAIT, _BEGINNING = 60.0, 5.0
+#: Layout of the file, which holds records. Earlier versions wrote no number: theirs is 2.
+FORMAT = 3
 #: What releases must share to be added up at a common radius.
 _SHARED = ("metric", "norm_bound", "domain", "n_features", "full_radius", "encoder")
 _TABLES = (
@@ -209,6 +212,7 @@ class Ledger:
         while True:
             with self._transaction("BEGIN IMMEDIATE" if missing else "BEGIN", missing) as base:
                 if missing:
+                    base.execute(f"PRAGMA user_version = {FORMAT}")
                     for table in _TABLES:
                         base.execute(f"CREATE TABLE IF NOT EXISTS {table}")
                     base.execute(
@@ -303,6 +307,14 @@ class Ledger:
     def _page(self, base: sqlite3.Connection) -> _Page:
         """All that the file holds; an error if anybody but this package wrote in it."""
         ((n_terms, body, n_records, largest, n_triggers),) = base.execute(_NUMBERS)
+        ((layout,),) = base.execute("PRAGMA user_version")
+        if layout != FORMAT:
+            raise LedgerError(
+                f"the ledger {self.path!r} has format {layout or 2}, and sklearn_balldp "
+                f"{__version__} reads format {FORMAT}; nothing was released. What it counts stays "
+                "spent: count on with the version that made it, and in a new ledger only releases "
+                "of other records."
+            )
         rows = base.execute(_ROWS).fetchall()
         terms, digest = _terms_of(body), hashlib.sha256()
         digest.update(_bytes_of(body) + b"".join(_bytes_of(row[:-1]) for row in rows))

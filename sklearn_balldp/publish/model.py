@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from sklearn.pipeline import Pipeline
 
 from .._parameters import MAX_CLASSES
+from .._version import __version__
 from ..encoder_name import same_encoder
 from ..heads import HEADS, Released, Settings
 from ..heads.inspection import head_of, rule_of
@@ -24,6 +25,7 @@ from ..pipelines import ModelParts, parts_of
 from ..privacy.digest import parameters_digest
 from ..privacy.problem import Problem
 from ..privacy.release import Release
+from ..privacy.serialisation import FORMAT as RECORD_FORMAT
 from ..text import one_line
 from .files import (
     CONFIG,
@@ -378,9 +380,13 @@ class Published:
             raise ValueError(
                 f"{error.filename!r} cannot be read ({error.strerror}); allow it."
             ) from None
-        if config.get("format") != FORMAT:
-            shown = one_line(repr(config.get("format")), 40)
-            raise ValueError(f"{CONFIG}: format={shown} is not known; install another version.")
+        for name, held, known in ((CONFIG, config, FORMAT), (RECORD, record, RECORD_FORMAT)):
+            if held.get("format") != known:
+                shown = one_line(repr(held.get("format")), 40)
+                raise ValueError(
+                    f"{name}: format={shown} is not known, and sklearn_balldp {__version__} reads "
+                    f"{known}; install the version that wrote it."
+                )
         try:
             labels, steps = config["labels"], config["steps"]
             if len(steps) > _MAX_STEPS or len(labels["values"]) > MAX_CLASSES:

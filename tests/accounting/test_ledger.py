@@ -115,6 +115,18 @@ def test_each_fault_of_a_ledger_refuses_the_fit_in_its_own_words(path, monkeypat
             PrivacyAccountant(path.parent / other)
 
 
+def test_a_ledger_of_an_earlier_format_is_named_and_never_begun_anew(tmp_path):
+    """What it counts stays spent."""
+    path = tmp_path / "budget.ledger"
+    PrivacyAccountant(path, radius=0.5).spend(mu=1.0, what="before")
+    with closing(sqlite3.connect(path)) as base:
+        base.execute("PRAGMA user_version = 0")
+    kept = path.read_bytes()
+    with pytest.raises(LedgerError, match=r"has format 2, and .* reads format 3; .* stays spent"):
+        PrivacyAccountant(path, radius=0.5)
+    assert path.read_bytes() == kept
+
+
 EDITS = {
     "UPDATE charge SET mu = NULL": "changed",
     "UPDATE charge SET mu = 0.01 WHERE id = 2": "changed",
