@@ -165,10 +165,6 @@ class BaseBallDPClassifier(Head, ClassifierMixin, BaseEstimator, metaclass=ABCMe
     def _mechanism(self) -> Mechanism:
         """How the parameters are released."""
 
-    def _chosen_mechanism(self, problem: Problem, mu: float) -> Mechanism:
-        """The mechanism of a fit, where public numbers choose among several."""
-        return self._mechanism()
-
     @staticmethod
     @abstractmethod
     def _rule_of(released: Released) -> tuple[Array, Array]:

@@ -34,22 +34,18 @@ class BaseLinearClassifier(BaseBallDPClassifier):
 
     Parameters
     ----------
-    mechanism : {"auto", "output", "gradient"} or Mechanism, default="auto"
+    mechanism : {"auto", "gradient", "output"} or Mechanism, default="auto"
         Where the noise is added, which decides how accurate the head is. "gradient"
-        (:class:`.GradientPerturbation`) adds it to class sums, and then to the gradients of a
-        descent that starts from them. "output" (:class:`.OutputPerturbation`) adds it to the
-        certified minimiser, as the paper does. "auto" takes "output" only if its noise would be
-        small at ``alpha``, or at ``0.3 / n_samples`` if that is None: for 1,000 rows or more, of
-        384 features, at epsilon 8 only for a radius below 0.006. Elsewhere "gradient" is more
-        accurate by far. The record names the choice. Pass an object to set its parameters, or
-        another mechanism.
+        (:class:`.GradientPerturbation`), which "auto" is, adds it to class sums, and then to the
+        gradients of a descent that starts from them. "output" (:class:`.OutputPerturbation`) adds
+        it to the certified minimiser, as the paper does: "gradient" is more accurate by far. Pass
+        an object to set its parameters, or another mechanism.
     alpha : float or None, default=None
         Strength of the regularisation, which pulls the weights towards zero. Leave it at None with
         noise on gradients, which needs none (None is 0): alpha saves no noise there, and the model
         fits worse. With noise on the minimiser a larger alpha takes less noise. None then picks the
         smallest that keeps the noise small, by public numbers; it is at least ``0.3 / n_samples``.
-        A number also enters the choice of "auto", and can turn it to "output". Alpha is the paper's
-        lambda; scikit-learn's ``C`` is ``1 / (alpha * n_samples)``.
+        Alpha is the paper's lambda; scikit-learn's ``C`` is ``1 / (alpha * n_samples)``.
     fit_intercept : bool, default=True
         Gives each score an offset. That costs noise where noise is added to the
         minimiser; where it is added to gradients, it lets rows be centred, which saves noise. Rows
@@ -84,12 +80,6 @@ class BaseLinearClassifier(BaseBallDPClassifier):
 
     def _mechanism(self) -> Mechanism:
         return GradientPerturbation() if is_auto(self.mechanism) else mechanism_of(self.mechanism)
-
-    def _chosen_mechanism(self, problem: Problem, mu: float) -> Mechanism:
-        # Noise on the minimiser where that costs next to nothing, though it is hardly regularised.
-        output = OutputPerturbation()
-        free = is_auto(self.mechanism) and problem.class_embeddings is None
-        return output if free and output.has_small_noise(problem, mu) else self._mechanism()
 
     def _with_parameters(self, name: str, value: Any) -> Any:
         if name != "mechanism":

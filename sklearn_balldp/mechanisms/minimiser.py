@@ -208,11 +208,6 @@ class OutputPerturbation(Mechanism):
             return 1.0
         return math.exp(brentq(excess, low, high, xtol=1e-3))
 
-    def has_small_noise(self, problem: Problem, mu: float) -> bool:
-        """Whether noise is as small as :meth:`alpha_for` asks, at alpha or at the smallest one."""
-        alpha = LEAST_ALPHA / problem.effective_size if math.isnan(problem.alpha) else problem.alpha
-        return alpha > 0.0 and self._noise(replace(problem, alpha=alpha), mu) <= 1.0
-
     def _noise(self, problem: Problem, mu: float) -> float:
         """Noise scale at an exact minimiser, over the scale that costs little accuracy."""
         query = Minimiser(tol=0.0, method=str(self.sensitivity))

@@ -153,8 +153,9 @@ def gap_over_minimisers(
 def _gap_of_one(loss: Loss, geometry: RowGeometry, bound: float, method: str) -> float:
     """The gap of one problem of a loss, within a label: the least of bounds that rise with r."""
     radius, reach = geometry.radius, bound * geometry.augmented
+    longest = (loss.residual_limit if method == "paper" else loss.residual_peak)(reach)
     # The radius times a Lipschitz constant of the gradient: the paper's form.
-    gap = (loss.residual_limit(reach) + loss.curvature * reach) * radius
+    gap = (longest + loss.curvature * reach) * radius
     if method == "paper" or not math.isfinite(gap):
         return gap
     larger, smaller, apart = loss.residual_pairs(reach, bound * radius)
@@ -162,7 +163,6 @@ def _gap_of_one(loss: Loss, geometry: RowGeometry, bound: float, method: str) ->
     with np.errstate(all="ignore"):
         squares = (apart * geometry.augmented) ** 2 + apart * smaller * geometry.squared_norm_drop
         gap = min(gap, math.sqrt(np.max(squares + larger * smaller * radius**2)))
-    longest = loss.residual_peak(reach)
     return min(gap, gap_at_any_parameters(loss, geometry, clip=longest, labels="public"))
 
 
