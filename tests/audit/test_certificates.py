@@ -304,15 +304,6 @@ def test_other_units_of_the_radius():
         assert held.radius < far
 
 
-def test_a_drawn_radius_keeps_the_promise_for_all_draws():
-    """Above B the candidates are within B, but only the promise holds whatever was drawn."""
-    X, y = a_record_among_others()
-    release = BallDPRidgePrototype(2.0, 1e-5, radius=1.5).fit(X, y).release_
-    assert release.guarantee_of_candidates().mu < release.guarantee().mu
-    object.__setattr__(release, "radius_source", "private")
-    assert release.guarantee_of_candidates().mu == release.guarantee().mu
-
-
 def test_a_record_of_another_label_is_next_to_all_of_one_label():
     """With labels protected the certificate for candidates of one label holds at any distance."""
     X, y = a_record_among_others()

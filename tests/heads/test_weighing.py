@@ -9,12 +9,11 @@ import pytest
 import sklearn
 from head_cases import HEADS, head_of, owners, records_of, refused, rows
 from sklearn.base import clone
-from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import GridSearchCV, GroupKFold, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Normalizer
 
-from sklearn_balldp import BallDPRidgePrototype, GradientPerturbation, RadiusPolicy
+from sklearn_balldp import BallDPRidgePrototype, GradientPerturbation
 from sklearn_balldp.heads.weighing import fit_weights, weights_of
 from sklearn_balldp.losses import make_loss
 from sklearn_balldp.mechanisms import MeanGradient
@@ -97,17 +96,6 @@ def test_counts_unused_go_with_one_record_a_person():
     refused(head_of("prototypes", counts="worst"), X, y, "counts='worst'", groups=owners(y))
     head = head_of("prototypes", counts="worst").fit(X, y, groups=np.arange(60))
     assert head.release_.unit == "person"
-
-
-def test_a_private_radius_hides_a_record_not_a_person():
-    """Nothing is drawn, and nothing charged, where owners are given."""
-    X, y = rows(300)
-    policy = RadiusPolicy(source="private", epsilon=0.5, random_state=0)
-    for radius in (policy, FrozenEstimator(clone(policy).fit(X, y))):
-        head = head_of("prototypes", radius=radius)
-        refused(head, X, y, "hides one record", groups=owners(y))
-    release = head_of("prototypes", radius=policy.set_params(accountant=None)).fit(X, y).release_
-    assert 1.5 <= release.guarantee(records=3).radius_epsilon <= 1.5 + 1e-12
 
 
 def test_delta_is_compared_with_the_number_of_persons():

@@ -45,7 +45,6 @@ PERSONS = Weights(
 CLASSES = {"class_weights": (1.0, 1.0, 2.0)}
 OWNED = {"sums_weights": PERSONS}
 HIDDEN = {"sums_weights": replace(PERSONS, class_totals=None, class_largest=None)}
-DRAWN = {"radius_source": "private", "radius_epsilon": 1.0, "radius_draw": "x"}
 EDITS = {
     "radius_source": "edits",
     "radius_edits": 8,
@@ -75,7 +74,7 @@ KINDS = {
     "descent": (ZERO, LINEAR, {}),
     "started descent": (GradientPerturbation(start="statistics", n_steps=5), LINEAR, {}),
     "from the mean": (GradientPerturbation(start="mean", n_steps=5), {**LINEAR, **PROTECTED}, {}),
-    "hinge descent": (ZERO, {**HINGE, "precision": "float32"}, {"accepted": ("mine:Query",)}),
+    "hinge descent": (ZERO, HINGE, {"accepted": ("mine:Query",)}),
     "descent of persons": (GradientPerturbation(n_steps=3), {**LINEAR, **OWNED}, {}),
     "weighted classes": (ZERO, {**LINEAR, **CLASSES}, {}),
     "balanced persons": (ZERO, {**LINEAR, **OWNED, **CLASSES, "largest_in_loss": 1.5}, {}),
