@@ -10,7 +10,6 @@ from ..mechanisms import MECHANISMS, GradientPerturbation, Mechanism, OutputPert
 from ..privacy.problem import Problem
 from .base import BaseBallDPClassifier
 from .released import Released
-from .weighing import check_class_weight
 
 #: What ``mechanism=`` takes by name, beside "auto".
 NAMES = OutputPerturbation.name, GradientPerturbation.name
@@ -51,19 +50,13 @@ class BaseLinearClassifier(BaseBallDPClassifier):
         minimiser; where it is added to gradients, it lets rows be centred, which saves noise. Rows
         are augmented by a constant (1; on gradients 0.15 times ``norm_bound``), whose weight, the
         intercept, is regularised.
-    class_weight : "balanced", dict or None, default=None
-        Makes rare classes count more in the loss, and takes more noise: the noise grows with the
-        largest weight over the mean weight. For public labels. "balanced" is
-        ``n_samples / (n_classes * n_c)``, capped at 4, with ``n_classes`` those that have records;
-        a dict maps labels to positive weights. ``priors`` help rare classes without noise; a
-        descent that takes no step lets weights act as these do.
 
     Attributes
     ----------
     coef_ : ndarray of shape (1, n_features) or (n_classes, n_features)
         Noisy weights; softmax weights are centred over classes, which costs no privacy.
     intercept_ : ndarray of shape (1,) or (n_classes,)
-        Noisy intercepts, as released: without ``priors``; zeros without ``fit_intercept``.
+        Noisy intercepts, as released: without ``class_weight``; zeros without ``fit_intercept``.
     transcript_ : Transcript
         Noisy gradients, and the noisy sums before them, where the mechanism keeps them.
     """
@@ -72,7 +65,6 @@ class BaseLinearClassifier(BaseBallDPClassifier):
     mechanism: Any = "auto"
     alpha: Any = None
     fit_intercept: bool = True
-    class_weight: Any = None
     class_embeddings: Any = None
 
     #: Loss of two classes, and of more.
@@ -93,12 +85,6 @@ class BaseLinearClassifier(BaseBallDPClassifier):
 
     def _check_parameters(self) -> None:
         check_flag("fit_intercept", self.fit_intercept)
-        check_class_weight(self.class_weight)
-        if self.class_weight is not None and self.protect_labels:
-            raise ValueError(
-                f"class_weight={self.class_weight!r} with protect_labels=True: weights that follow "
-                "private labels would show them; use class_weight=None."
-            )
         super()._check_parameters()
 
         free = is_real(self.alpha) and float(self.alpha) == 0.0

@@ -194,7 +194,7 @@ class DescentBound(Promised):
             after += ", whose mean the rows are moved by"
             if self.start is not None and self.start.moment is not None:
                 after += ", partially whitened"
-        n = "n" if problem.loss_weights.uniform else "(W / s)"
+        n = "n" if problem.sums_weights.uniform else "(W / s)"
         return f"gap of gradients at any parameters / {n}{clipped}{change}{after}"
 
     def check(self, problem: Problem) -> None:
@@ -375,7 +375,7 @@ class GradientPerturbation(Mechanism):
 
         def rounded(theta: Array) -> Array:
             norm = max(float(np.linalg.norm(theta)), 1e-300)
-            return (theta * min(1.0, farthest / norm))
+            return theta * min(1.0, farthest / norm)
 
         theta, velocity = rounded(theta), np.zeros(theta.shape)
         products, last = [], last_of(bound.n_steps)

@@ -137,7 +137,7 @@ class Minimiser(Query):
     def theorem(self, problem: Problem) -> str:
         tight = self.method == "tight"
         gap = "G the certified gradient gap" if tight else "G = L_z r (Margaryan & Gupta)"
-        n = "alpha n" if problem.loss_weights.uniform else "alpha W / s"
+        n = "alpha n" if problem.sums_weights.uniform else "alpha W / s"
         return f"G / ({n}) + 2 tol / alpha: {problem.loss} minimiser, {gap}"
 
     def check(self, problem: Problem) -> None:

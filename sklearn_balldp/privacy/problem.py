@@ -11,7 +11,6 @@ from .._parameters import (
     Count,
     Features,
     Length,
-    Mass,
     Size,
     Strength,
     check_option,
@@ -21,7 +20,6 @@ from .._parameters import (
 from ..adjacency import DOMAINS, LABELS, METRICS, full_radius_in
 from ..losses import LOSSES, Array, Loss, make_loss
 from .weights import Weights, uniform_weights
-
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,12 +51,8 @@ class Problem:
     fit_intercept : bool
         Whether a linear head has an intercept.
     sums_weights : Weights, optional
-        Public numbers of the records' weights in sums. By default every record counts once, and is
-        all that its owner has.
-    class_weights : tuple of float or None
-        Factor of each class in the loss; None where all are 1.
-    largest_in_loss : float or None
-        Of persons, where classes have weights: the largest total weight of one in the loss.
+        Public numbers of the records' weights. By default every record counts once, and is all
+        that its owner has.
     class_embeddings : ndarray of shape (n_classes, n_features) or None
         Public vector for each class, which noisy class means are shrunk towards. It is no part of
         a record: the model holds it.
@@ -79,8 +73,6 @@ class Problem:
     sums_weights: Weights = field(  # type: ignore[assignment]
         default=None, metadata={"follows": "uniform_weights"}
     )
-    class_weights: tuple[Mass, ...] | None = None
-    largest_in_loss: Mass | None = None
     class_embeddings: Array | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -124,25 +116,18 @@ class Problem:
         """Weights of these records if each of them counts once."""
         return uniform_weights(self.n_samples, self.class_counts)
 
-    @cached_property
-    def loss_weights(self) -> Weights:
-        """Public numbers of the records' weights in the loss, where those of classes join them."""
-        if self.class_weights is None:
-            return self.sums_weights
-        return self.sums_weights.times(self.class_weights, self.largest_in_loss)
-
     @property
     def weighted(self) -> bool:
         """Whether records have owners or weights, so that each of them is needed to tell these."""
-        return not self.sums_weights == self.loss_weights == self.uniform_weights
+        return self.sums_weights != self.uniform_weights
 
     @property
     def effective_size(self) -> float:
-        """Total weight in the loss over the largest of one unit: the size that noise follows."""
-        return self.loss_weights.effective_size
+        """Total weight over the largest of one unit: the size that noise follows."""
+        return self.sums_weights.effective_size
 
     @property
     def class_sizes(self) -> Array | None:
-        """Weight of each class in sums; None where labels are protected."""
+        """Weight of each class; None where labels are protected."""
         totals = self.sums_weights.class_totals
         return None if totals is None else np.array(totals, dtype=np.float64)

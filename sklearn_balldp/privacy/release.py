@@ -170,14 +170,12 @@ class Release:
     labels = _of_problem("labels", 'Whether label changes are hidden: "public" or "protected".')
     domain = _of_problem("domain", 'Where rows lie: in the "ball", or on the "sphere" of radius B.')
 
-    weights = _of_problem(
-        "loss_weights", "Public numbers of the weights of the records, in the loss if there is one."
-    )
+    weights = _of_problem("sums_weights", "Public numbers of the weights of the records.")
     unit = _of_problem(
-        "loss_weights.unit",
+        "sums_weights.unit",
         'What one substitution replaces: a "record", or all records of one "person".',
     )
-    n_units = _of_problem("loss_weights.n_units", "Number of records, or of persons.")
+    n_units = _of_problem("sums_weights.n_units", "Number of records, or of persons.")
 
     @property
     def unit_in_words(self) -> str:
@@ -261,7 +259,6 @@ class Release:
             "the number of records, the label set, the encoder and every parameter are public",
             _LABEL_ASSUMPTIONS[self.labels],
             *_UNIT_ASSUMPTIONS.get(self.unit, ()),
-            *(("the weights of the records are public",) if self.has_weights else ()),
             "each record is one row, mapped to it without looking at the others",
             *_DOMAIN_ASSUMPTIONS.get(self.domain, ()),
             *_RADIUS_ASSUMPTIONS.get(self.radius_source, ()),
@@ -275,12 +272,6 @@ class Release:
             return ""
         names = ", ".join(one_line(name, 80) for name in self.accepted)
         return f"the sensitivity of {names} is as the publisher states; nobody else has checked it"
-
-    @property
-    def has_weights(self) -> bool:
-        """Whether records count by other weights than one over those of their owner."""
-        differ = abs(self.weights.total - self.n_units) > 1e-9 * self.n_units
-        return differ or self.problem.class_weights is not None
 
     @property
     def hidden_edits(self) -> str:
@@ -518,14 +509,11 @@ class Release:
 
     def weight_rows(self) -> list[tuple[str, str]]:
         """Public weights in words, a title and a text; nothing where records count once each."""
-        weights, factors = self.weights, self.problem.class_weights
+        weights = self.weights
         if weights.uniform:
             return []
-        classes = ""
-        if factors is not None:
-            classes = f"; classes by {min(factors):.4g} to {max(factors):.4g}"
         mass = f"noise of {weights.effective_size:.6g} records"
-        return [("weights", f"{mass}, for {self.n_units} {self.unit}s{classes}")]
+        return [("weights", f"{mass}, for {self.n_units} {self.unit}s")]
 
     def __str__(self) -> str:
         rows = self._rows()

@@ -121,28 +121,6 @@ def test_the_mean_takes_the_place_of_sums_that_hide_too_much(n, d, k, epsilon, r
         assert settings_of(dataclasses.replace(own, **lacks), mu, **given).start == "sums"
 
 
-@pytest.mark.parametrize(
-    ("radius", "epsilon", "plain", "weighted"),
-    [
-        # Weights make the steps noisier, and no sums: the mean of all rows takes no place of these.
-        (2.0, 0.25, ("mean", 60), ("sums", 20)),
-        (2.0, 2.0, ("sums", 20), ("sums", 20)),
-        # Steps harm the discriminant, whose noise is less, up to a larger signal.
-        (0.6, 2.0, ("sums", 20), ("sums", 0)),
-        (0.6, 32.0, ("sums", 20), ("sums", 20)),
-    ],
-)
-def test_weights_of_classes_are_noise_of_steps_alone(radius, epsilon, plain, weighted):
-    given = {"start": "auto", "n_steps": None, "learning_rate": None}
-    counts, mu = (86, 1250, 1162, 1223, 835, 896), mu_from_budget(epsilon, 1e-6)
-    own = problem(n_samples=sum(counts), class_counts=counts, radius=radius)
-    for weights, expected in (((1.0,) * 6, plain), ((4.0, *(5 * [0.75])), weighted)):
-        chosen = settings_of(dataclasses.replace(own, class_weights=weights), mu, **given)
-        assert (chosen.start, chosen.n_steps) == expected
-        margins = dataclasses.replace(own, class_weights=weights, loss="squared_hinge")
-        assert settings_of(margins, mu, **given).start == "sums"
-
-
 @pytest.mark.parametrize(("epsilon", "radius"), [(1e-3, 2.0), (1e4, 1e-30), (1e4, 2.0)])
 def test_extreme_budgets_and_radii(epsilon, radius):
     X, y = rows(600)

@@ -203,8 +203,6 @@ def test_words_of_units_and_weights(release_of):
     assert (persons.n_units, plain.n_units) == (45, 90)
     assert "noise of 45 records, for 45 persons" in str(persons)
     assert plain.weight_rows() == []
-    assert "classes by 1 to 2" in dict(release_of("weighted classes").weight_rows())["weights"]
-    assert (persons.has_weights, release_of("weighted classes").has_weights) == (False, True)
     edits = release_of("statistics")
     assert (
         edits.hidden_edits == "75 % of the 8 given edits, and all of them for 50 % of the records"

@@ -313,7 +313,7 @@ HONEST = [
     ("statistics", {"share": 0.3, "shrinkage": np.float64(0.25)}),
     ("statistics", {"protect_labels": True, "classes": range(K), "share": 0.5}),
     ("minimiser", {"mechanism": OutputPerturbation(sensitivity=np.str_("paper"))}),
-    ("minimiser", {"class_weight": {0: 0.5, 2: np.float32(0.1)}}),
+    ("descent", {"class_weight": {0: 0.5, 2: np.float32(0.1)}}),
     ("descent", {"mechanism": GradientPerturbation(n_steps=3, learning_rate=0.5, clip=None)}),
     ("descent", {"mechanism": GradientPerturbation(clip=Fraction(1, 3), n_steps=np.int64(4))}),
     ("descent", {"mechanism": "gradient", "metric": "chebyshev", "radius": 0.1}),
