@@ -19,6 +19,8 @@ Scores = NDArray[np.floating]
 Codes = NDArray[np.intp]
 #: Longest axis for which column order makes maxima and sums along it faster.
 SHORT = 64
+# Score from where a sigmoid is 0 or 1 to rounding, and cells up to there.
+_SATURATED, _CELLS = 40.0, 4096
 
 
 class Loss(ABC):
@@ -55,9 +57,27 @@ class Loss(ABC):
         """Largest norm of a residual if the scores of a record are no longer than ``reach``."""
         return self.residual_limit(reach)
 
+    def residual_sizes(self, scores: Array) -> Array:
+        """Sizes of the residual of one score, counted towards larger loss: they do not fall."""
+        raise NotImplementedError(f"{self.name}: residuals of several scores are no numbers.")
+
     def residual_move(self, distance: float) -> float:
         """How far a residual can move with scores that move so far, for one label."""
         return self.curvature * distance
+
+    def residual_pairs(self, reach: float, distance: float) -> tuple[Any, Any, Any]:
+        """Bounds on the residuals of two records of one label, case by case.
+
+        Of the larger one, of the smaller one, and of how far they are apart, if scores are no
+        longer than ``reach`` and their ``distance`` is no larger. What is convex in how far they
+        are apart, and rises with all three, is largest in one of the cases.
+        """
+        longest = self.residual_peak(reach)
+        apart = min(self.residual_move(distance), longest)
+        if self.n_scores > 1:
+            return longest, longest, apart
+        # One score: both have one sign, and the larger one is no longer than the longest.
+        return longest, np.array([longest, longest - apart]), np.array([0.0, apart])
 
     def score_residual_limit(self, reach: float) -> float:
         """As :meth:`residual_limit`, for one column of scores."""
@@ -100,8 +120,22 @@ class Logistic(Loss):
     def residual_peak(self, reach: float) -> float:
         return float(expit(reach))
 
-    def residual_move(self, distance: float) -> float:
-        return math.tanh(0.25 * distance)
+    def residual_sizes(self, scores: Array) -> Array:
+        return expit(scores)
+
+    def residual_pairs(self, reach: float, distance: float) -> tuple[Any, Any, Any]:
+        # Cells of the score of the smaller residual: where both are large, they move less.
+        edge = min(reach, _SATURATED)
+        ends = np.linspace(-edge, edge, _CELLS + 1)
+        ends[[0, -1]] = -reach, reach
+        low, high = ends[:-1], ends[1:]
+        larger = expit(np.minimum(high + distance, reach))
+        apart = np.minimum(
+            _rise(low, np.minimum(high - low + distance, reach - low)),
+            # The sigmoid rises most around zero.
+            _rise(np.clip(-0.5 * distance, low, high), distance),
+        )
+        return larger, expit(high), apart
 
     def evaluate(self, scores: Array, codes: Codes) -> tuple[Array, Array]:
         sign = _signs(codes, 1, scores.dtype)
@@ -195,6 +229,9 @@ class SquaredHinge(Loss):
     def residual_limit(self, reach: float = math.inf) -> float:
         return 2.0 * (1.0 + reach)
 
+    def residual_sizes(self, scores: Array) -> Array:
+        return np.maximum(2.0 * (1.0 + scores), 0.0)
+
     def paper_minimizer_norm(self, alpha: float, augmented: float) -> float:
         return math.sqrt(2.0 / alpha)
 
@@ -213,7 +250,7 @@ class SquaredHinge(Loss):
         return scores
 
 
-#: Losses by name; ``privacy.gaps.PROOFS`` lists those whose gap is proved.
+#: Losses by name.
 LOSSES: dict[str, type[Loss]] = {kind.name: kind for kind in (Logistic, Softmax, SquaredHinge)}
 
 
@@ -221,6 +258,11 @@ def make_loss(name: str, n_classes: int) -> Loss:
     """The loss of this name for this many classes."""
     check_option("loss", name, LOSSES)
     return LOSSES[name](n_classes)
+
+
+def _rise(scores: Any, step: Any) -> Any:
+    """How far the sigmoid rises over a step from each score, without cancelling."""
+    return expit(scores + step) * expit(-scores) * -np.expm1(-step)
 
 
 def clip_residuals(residuals: Any, clip: float) -> Any:

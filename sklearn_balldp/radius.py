@@ -87,7 +87,8 @@ class RadiusPolicy(ByContent, RowWise, OneToOneFeatureMixin, TransformerMixin, B
     metric : {"euclidean", "manhattan", "chebyshev"}, default="euclidean"
         How distances between rows are measured. A head uses its own instead.
     accountant : PrivacyAccountant or None, default=None
-        Notes a "declared" radius. Where it is None, a head that the policy is passed to has its own accountant count it.
+        Notes a "declared" radius. Where it is None, a head that the policy is passed to has its
+        own accountant note it.
     random_state : None, int, Generator or RandomState, default=None
         Draws the sampled pairs, which are no secret (None draws the same ones every time).
 

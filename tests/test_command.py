@@ -169,8 +169,7 @@ BAD = [
     ("rows.csv ROWS --radius 1 --epsilon -1", "epsilon must"),
     ("rows.csv ROWS --radius 1 --risk 0.05", "blind guess"),
     ("rows.csv ROWS GOAL --delta 0.1", "below 1/n"),
-    ("rows.csv ROWS GOAL --head svc --rare", "use --class-weight balanced"),
-    ("rows.csv ROWS GOAL --head prototypes --class-weight balanced", "use --rare"),
+    ("rows.csv ROWS GOAL --head svc --rare", "use --head logistic"),
     ("rows.csv ROWS GOAL --head prototypes --keep-transcript t.npz", "no steps to keep"),
     ("rows.csv ROWS GOAL --keep-transcript rows.csv", "--keep-transcript 'rows.csv' exists"),
     ("rows.csv ROWS GOAL --keep-transcript model/kept", "must lie beside each other"),
@@ -450,12 +449,12 @@ def test_the_plan_says_what_the_radius_hides(options, said, balldp):
 
 
 def test_weights_of_classes_transcripts_and_the_encoder_of_embeddings(balldp):
-    options = "--head svc --class-weight balanced --encoder text-embedding-3 --out model"
+    options = "--rare --encoder text-embedding-3 --out model"
     command = f"train rows.csv ROWS GOAL {options} --keep-transcript kept"
     balldp(command)
     release = load("model").named_steps["head"].release_
     assert release.encoder == "text-embedding-3"
-    assert len(set(release.problem.class_weights)) == 3
+    assert load("model").named_steps["head"].class_weight == "balanced"
     assert b"transcript" not in Path("model/model.safetensors").read_bytes()
     table = frame()
     rows = table[[f"e{i}" for i in range(5)]].to_numpy()

@@ -1,19 +1,18 @@
 """What docs/worth.md says of other accountants, held against dp-accounting itself."""
 
 import math
+from pathlib import Path
 
+import numpy as np
 import pytest
 from dp_accounting import NeighboringRelation, dp_event
 from dp_accounting.pld import PLDAccountant
 from dp_accounting.rdp import RdpAccountant
+from scipy.special import expit, ndtri
 
-from sklearn_balldp.privacy.gaussian import (
-    compose,
-    delta_from_mu,
-    epsilon_from_mu,
-    mu_from_budget,
-    mu_from_pure,
-)
+from sklearn_balldp.privacy.gaussian import delta_from_mu, mu_from_budget
+
+ROOT = Path(__file__).parents[1]
 
 ADD, REPLACE = NeighboringRelation.ADD_OR_REMOVE_ONE, NeighboringRelation.REPLACE_ONE
 MU = mu_from_budget(2.0, 1e-6)
@@ -39,15 +38,11 @@ def test_renyi_holds_for_one_relation_and_not_for_the_other():
     assert below < 0.6 * 2.0
 
 
-def test_a_private_radius_is_randomised_response():
-    """Under replacement its epsilon is the radius's own, and beside a release no more than ours."""
-    pure = 0.5
-    event = dp_event.RandomizedResponseDpEvent(2 / (1 + math.exp(pure)), 2)
-    alone = PLDAccountant(REPLACE).compose(event)
-    assert alone.get_epsilon(1e-9) == pytest.approx(pure, rel=1e-3)
-    both = gaussian(PLDAccountant(REPLACE).compose(event), 2 / MU).get_epsilon(1e-6)
-    ours = min(2.0 + pure, epsilon_from_mu(compose([MU, mu_from_pure(pure)]), 1e-6))
-    assert 2.0 < both <= ours * (1 + 1e-3)
-    as_gaussian = gaussian(gaussian(PLDAccountant(ADD), 1 / MU), 1 / mu_from_pure(pure))
-    expected = epsilon_from_mu(compose([MU, mu_from_pure(pure)]), 1e-6)
-    assert as_gaussian.get_epsilon(1e-6) == pytest.approx(expected, rel=1e-3)
+def test_a_pure_release_counts_as_a_gaussian_one():
+    """As docs/radius.md counts a quantile: the profile of randomised response lies below."""
+    for epsilon in (1e-3, 0.5, 2.0, 30.0):
+        mu = 2.0 * ndtri(expit(epsilon))
+        for order in np.linspace(0.0, epsilon, 7):
+            truth = expit(epsilon) - math.exp(order) * expit(-epsilon)
+            assert max(truth, 0.0) <= delta_from_mu(mu, order) * (1 + 1e-9) + 1e-15
+    assert "mu=2 * ndtri(expit(draw.map(2)))" in (ROOT / "docs/radius.md").read_text()

@@ -11,9 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from scipy.stats import norm
-from sklearn.datasets import load_iris
 
-from sklearn_balldp import BallDPLinearDiscriminant, BallDPRidgePrototype, RadiusPolicy
+from sklearn_balldp import BallDPLinearDiscriminant, BallDPRidgePrototype
 from sklearn_balldp.accounting import PrivateAccuracy
 from sklearn_balldp.datasets import load_messages
 from sklearn_balldp.heads import base, fitting
@@ -170,21 +169,6 @@ def test_hidden_labels_hide_all_candidates_of_single_records_alone(persons):
     assert said in page("definitions")
     said = "With labels protected it holds for any, unless a person has several records"
     assert said in page("protection")
-
-
-def test_of_a_drawn_radius_only_the_promise_is_a_bound_over_the_draw():
-    """At a distance that is named, each draw states another epsilon."""
-    policy = RadiusPolicy(source="private", epsilon=1.0)
-    X, y = load_iris(return_X_y=True)
-    head = BallDPRidgePrototype(4.0, 1e-5, radius=policy)
-    stated = {}
-    while len(stated) < 2:
-        release = head.fit(X / 10.0, y).release_
-        stated[release.radius] = release.guarantee(), release.guarantee(radius=1.0)
-    (first, other), (second, another) = list(stated.values())[:2]
-    assert first.epsilon == pytest.approx(second.epsilon, rel=1e-6)
-    assert other.epsilon != pytest.approx(another.epsilon, rel=1e-6)
-    assert "Over the draw of a private radius too if *t* is left out" in page("definitions")
 
 
 def test_guarantees_that_are_exact_are_those_of_single_records():

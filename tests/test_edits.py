@@ -304,7 +304,8 @@ def test_records_are_covered_where_all_of_their_pairs_are():
         head = BallDPRidgePrototype(radius=FrozenEstimator(policy), delta=1e-3)
         release = head.fit(before, y).release_
         share = "33.3 %" if coverage == "pairs" else "66.6 %"
-        assert f"given edits, and all of them for {share} of the records" in publish.summary(release)
+        said = f"given edits, and all of them for {share} of the records"
+        assert said in publish.summary(release)
         assert Release.from_dict(json.loads(json.dumps(release.to_dict()))) == release
         assert not verified(head).failed
         within = np.linalg.norm(rows - after, axis=1) <= release.radius + 1e-8

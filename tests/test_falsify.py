@@ -1,6 +1,5 @@
 """The attacks of ``benchmarks.falsify``: sound code withstands them, and planted faults do not."""
 
-import math
 import shutil
 from dataclasses import replace
 
@@ -78,11 +77,12 @@ def kept(self, size):
     return stock[:size] if len(stock) >= size else rounded_normal(size)
 
 
+STEPS_ALONE = DescentBound.mu_of_steps
 LONGER = smaller(PublicMap.shortened, 1.0 / 1.05)
 PUBLIC = with_given(gradients.gap_at_any_parameters, labels="public")
 #: A fault in its place, and an attack that gets further than a ratio in so many seeds and tries.
 PLANTED = {
-    "share forgotten": (DescentBound, "mu_at", DescentBound.mu_of_steps, "descent from sums", 1.05, 6),
+    "share forgotten": (DescentBound, "mu_at", STEPS_ALONE, "descent from sums", 1.05, 6),
     "label change forgotten": (
         *(gradients, "gap_at_any_parameters", PUBLIC, "descent from zero", 1.05, 20),
     ),

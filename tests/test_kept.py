@@ -26,7 +26,6 @@ from sklearn_balldp import (
     BallDPSquaredHingeSVC,
     GradientPerturbation,
     OutputPerturbation,
-    RadiusPolicy,
 )
 from sklearn_balldp.mechanisms import settings
 from sklearn_balldp.privacy import Release, rounding
@@ -48,10 +47,6 @@ KINDS = {
     "prototypes_worst": (BallDPRidgePrototype(**BUDGET, counts="worst", decision="nearest"), ""),
     "prototypes_protected": (BallDPRidgePrototype(**BUDGET, **PROTECTED), ""),
     "prototypes_persons": (BallDPRidgePrototype(**BUDGET), "owners"),
-    "prototypes_private_radius": (
-        BallDPRidgePrototype(8.0, 1e-5, RadiusPolicy(source="private", epsilon=1.0)),
-        "",
-    ),
     "discriminant": (BallDPLinearDiscriminant(**BUDGET, share=0.5, domain="sphere"), ""),
     "discriminant_protected": (BallDPLinearDiscriminant(**BUDGET, **PROTECTED), ""),
     "minimiser": (BallDPLogisticRegression(**BUDGET, mechanism="output", alpha=0.1), ""),

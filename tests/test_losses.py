@@ -110,6 +110,43 @@ def test_residual_limits(loss, reach):
     assert sizes.max() >= (0.84 if loss.name == "softmax" else 0.999) * loss.residual_peak(reach)
 
 
+@pytest.mark.kills(
+    "losses.py", "return larger, expit(high), apart", "return larger, expit(low), apart"
+)
+@pytest.mark.kills(
+    "losses.py", "np.minimum(high + distance, reach)", "np.minimum(low + distance, reach)"
+)
+@pytest.mark.kills("losses.py", "-0.5 * distance", "0.5 * distance")
+@pytest.mark.kills("losses.py", "[longest, longest - apart]", "[longest - apart, longest - apart]")
+@pytest.mark.parametrize("reach", [0.05, 0.7, 3.0, 50.0])
+@pytest.mark.parametrize("share", [1e-6, 0.01, 0.3, 2.0])
+def test_some_case_bounds_each_pair_of_residuals(loss, reach, share):
+    """For forms of the kind that gaps are: of the move squared, and of products of sizes."""
+    one = make_loss(loss.name, 2) if loss.n_stacked > 1 else loss
+    n, distance = 4000, share * reach
+    first = RNG.uniform(-1.0, 1.0, (n, one.n_scores))
+    first[:1000] = np.sign(first[:1000])
+    first *= reach / np.linalg.norm(first, axis=1, keepdims=True) * RNG.uniform(size=(n, 1)) ** 0.1
+    step = RNG.standard_normal((n, one.n_scores))
+    second = first + step * distance / np.linalg.norm(step, axis=1, keepdims=True)
+    second *= np.minimum(1.0, reach / np.linalg.norm(second, axis=1, keepdims=True))
+    if one.n_scores == 1:
+        # Where a sigmoid rises most.
+        first[:100], second[:100] = -0.5 * distance, 0.5 * distance
+    codes = RNG.integers(one.n_classes, size=n)
+    a, b = (residuals(one, scores, codes) for scores in (first, second))
+    sizes = np.sort([np.linalg.norm(v, axis=1) for v in (a, b)], axis=0)
+    found = sizes[1], sizes[0], np.linalg.norm(a - b, axis=1)
+    stated = one.residual_pairs(reach, distance)
+
+    def form(pair, square, drop, near):
+        larger, smaller, apart = pair
+        return np.max(apart**2 * square + apart * smaller * drop + larger * smaller * near)
+
+    for factors in [(1.0, 0.0, 0.0), (1.0, 1.0, 0.0), (0.0, 0.0, 1.0), (9.0, 0.1, 0.01)]:
+        assert form(found, *factors) <= form(stated, *factors) * (1 + 1e-10) + 1e-15
+
+
 def test_angle_between_residuals_of_one_label(loss):
     scores, codes = drawn(loss, 40_000)
     found = residuals(loss, scores, np.zeros_like(codes))

@@ -25,7 +25,7 @@ HEADS = [
     BallDPLogisticRegression(mechanism="output"),
     BallDPSquaredHingeSVC(radius=0.5, mechanism="output", fit_intercept=False),
 ]
-POLICIES = [RadiusPolicy(source="declared"), RadiusPolicy(source="private", epsilon=1.0)]
+POLICIES = [RadiusPolicy(source="declared")]
 
 
 def spoiled(cell, dtype=object):

@@ -51,7 +51,7 @@ def _asked(problem: Any, rng: Rng, sums_alone: bool) -> Query:
 def attack(rng: Rng, tries: int) -> Found:
     """Ask until nothing is left, and more; a refused query must draw no noise."""
     drawn = settings.draw("descent from zero", rng)
-    left_out = "domain", "class_weight", "protect_labels", "classes"
+    left_out = "domain", "protect_labels", "classes"
     given = {k: v for k, v in drawn.parameters.items() if k not in left_out}
     single = {"replaced": drawn.replaced[:1]}
     # Labels are public, and of two classes at least.

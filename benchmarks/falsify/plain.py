@@ -125,9 +125,6 @@ def values(setting: Setting, records: Records, query: Query, released: Any) -> A
     codes, k = np.searchsorted(released.classes, records.y), len(released.classes)
     if isinstance(query, Sums):
         return _sums(query, rows, own, 0 * codes if query.pooled else codes, k)
-    by_class = released.problem.class_weights
-    if by_class is not None:
-        own = own * np.array(by_class)[codes]
     loss = LOSSES[setting.head]
     if isinstance(query, Minimiser):
         rows = with_constant(rows, 1.0 if setting.parameters["fit_intercept"] else 0.0)

@@ -232,8 +232,6 @@ def draw(mechanism: str, rng: Rng) -> Setting:
             if options["start"] == MOMENT:
                 # So few records tell directions only where there is little noise.
                 parameters["epsilon"] = float(rng.choice([2.0, 20.0, 500.0]))
-        if not protect and head == "BallDPLogisticRegression" and rng.random() < 0.25:
-            parameters["class_weight"] = "balanced"
     if head != "BallDPRidgePrototype" and rng.random() < 0.35:
         parameters |= {"domain": "sphere", "metric": "euclidean"}
     if protect:

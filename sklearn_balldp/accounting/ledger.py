@@ -71,7 +71,7 @@ class LedgerError(OSError):
 
 @dataclass(frozen=True)
 class OtherRelease:
-    """A release of something else than a head: a private radius, or a noisy score."""
+    """A release of something else than a head: a declared radius, or a noisy score."""
 
     what: str
     mu: float = 0.0  # Gaussian differential privacy, for every substitution

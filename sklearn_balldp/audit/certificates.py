@@ -124,8 +124,6 @@ def mu_from_certificate(gamma: float, kappa: float) -> float:
 def epsilon_from_certificate(gamma: float, kappa: float, delta: float) -> float:
     """Epsilon to ask for when you know the risk ``gamma`` that you accept.
 
-    It is that of the head: the epsilon of a private radius comes on top.
-
     Parameters
     ----------
     gamma : float

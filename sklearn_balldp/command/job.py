@@ -187,15 +187,13 @@ def _params(options: argparse.Namespace) -> dict[str, Any]:
     """Parameters that follow from options alone."""
     name, keeps = options.head, getattr(options, "keep_transcript", None) is not None
     protected, descends = options.labels == "protected", name in ("logistic", "svc")
-    rare, weight, risk = options.rare, options.class_weight, options.risk
+    rare, risk = options.rare, options.risk
     sizes, guess = "--labels public: sizes of classes are hidden otherwise.", 1.0 / CANDIDATES
     beyond = risk is not None and not guess < risk < 1.0
     refused = {
         f"--risk {risk} must lie between a blind guess, {guess:g}, and 1.": beyond,
         f"--rare needs {sizes}": rare and protected,
-        f"--class-weight needs {sizes}": weight and protected,
-        "--rare: the SVC has no priors; use --class-weight balanced.": rare and name == "svc",
-        f"--class-weight: --head {name} has no loss; use --rare.": weight and not descends,
+        "--rare: scores of the SVC are no log-odds; use --head logistic.": rare and name == "svc",
         f"--keep-transcript: --head {name} has no steps to keep.": keeps and not descends,
         "--labels protected needs --classes FILE, a public list of labels.": protected
         and not options.classes,
@@ -214,9 +212,7 @@ def _params(options: argparse.Namespace) -> dict[str, Any]:
     if risk is not None:
         params["epsilon"] = epsilon_from_certificate(risk, guess, options.delta)
     if rare:
-        params["priors"] = "uniform"
-    if weight is not None:
-        params["class_weight"] = weight
+        params |= {"class_weight": "balanced"} if name == "logistic" else {"priors": "uniform"}
     if keeps:
         params["mechanism"] = GradientPerturbation(keep_transcript=True)
     return params

@@ -111,11 +111,7 @@ def of_plan(parser: argparse.ArgumentParser) -> None:
     add("--delta", type=float, default=1e-6, help="default 1e-6")
     add("--labels", choices=("public", "protected"), help="default public, but with --hide all")
     add("--head", choices=tuple(HEADS), default="logistic")
-    rare = parser.add_mutually_exclusive_group()
-    equal = "rare classes count as much as others, "
-    rare.add_argument("--rare", action="store_true", help=f"{equal}when predicting")
-    in_loss = f"{equal}in the loss (logistic and svc)"
-    rare.add_argument("--class-weight", choices=("balanced",), help=in_loss)
+    add("--rare", action="store_true", help="rare classes count as much as others when predicting")
 
 
 def of_train(parser: argparse.ArgumentParser) -> None:

@@ -95,8 +95,8 @@ class BaseBallDPClassifier(Head, ClassifierMixin, BaseEstimator, metaclass=ABCMe
     priors : array-like of shape (n_classes,), "uniform" or None, default=None
         Keeps rare classes in view without any noise: the class probabilities that predictions
         assume. "uniform" takes all classes to be equally common; None takes the shares that the
-        classes have in the fit, with their weights. All heads but the discriminant, which releases
-        noisy counts, need public labels for them. :meth:`with_rule` changes them after a fit, at no
+        classes have in the fit. Prototypes need public labels for them; the discriminant releases
+        noisy counts. :meth:`with_rule` changes them after a fit, at no
         cost.
     class_embeddings : array-like of shape (n_classes, n_features) or None, default=None
         Helps where classes are many and the noise is large, at no cost in privacy: a public vector
@@ -164,10 +164,6 @@ class BaseBallDPClassifier(Head, ClassifierMixin, BaseEstimator, metaclass=ABCMe
     @abstractmethod
     def _mechanism(self) -> Mechanism:
         """How the parameters are released."""
-
-    def _chosen_mechanism(self, problem: Problem, mu: float) -> Mechanism:
-        """The mechanism of a fit, where public numbers choose among several."""
-        return self._mechanism()
 
     @staticmethod
     @abstractmethod
@@ -341,7 +337,7 @@ class BaseBallDPClassifier(Head, ClassifierMixin, BaseEstimator, metaclass=ABCMe
                     norm_bound=float(self.norm_bound),
                     domain=self.domain,
                     accountant=self.accountant,
-                    unit=weights.sums_weights.unit,
+                    unit=weights.public.unit,
                 )
             problem = self._public_numbers(rows.shape, labels, weights, radius)
             pledge = promise(self, problem, radius)
@@ -452,9 +448,8 @@ class BaseBallDPClassifier(Head, ClassifierMixin, BaseEstimator, metaclass=ABCMe
             classes,
             counts=counts,
             groups=in_memory("groups", groups),
-            class_weight=getattr(self, "class_weight", None),
         )
-        warn_of_large_delta(self.delta, weights.sums_weights)
+        warn_of_large_delta(self.delta, weights.public)
         return weights
 
     def _public_numbers(
@@ -477,7 +472,7 @@ class BaseBallDPClassifier(Head, ClassifierMixin, BaseEstimator, metaclass=ABCMe
             radius=math.nan if radius.value is None else float(radius.value),
             metric=self.metric,
             domain=self.domain,
-            **weights.public,
+            sums_weights=weights.public,
         )
         if radius.value is None:
             problem = replace(problem, radius=problem.full_radius)
@@ -521,8 +516,9 @@ class BaseBallDPClassifier(Head, ClassifierMixin, BaseEstimator, metaclass=ABCMe
         Parameters
         ----------
         **settings
-            ``priors`` (not of the SVC); of prototypes ``decision`` too, of the discriminant
-            ``shrinkage`` and ``class_embeddings``. Others raise a ValueError.
+            ``class_weight`` of logistic regression; ``priors`` of the others but the SVC, of
+            prototypes ``decision`` too, of the discriminant ``shrinkage`` and
+            ``class_embeddings``. Others raise a ValueError.
 
         Returns
         -------

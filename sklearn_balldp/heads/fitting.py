@@ -49,7 +49,7 @@ def promise(head: Any, problem: Problem, radius: ChosenRadius) -> Pledge:
     """The mechanism of a fit, what it promises, and the record of it."""
     noise = head._noise()
     mu = mu_from_budget(float(head.epsilon), float(head.delta))
-    mechanism = clone(head._chosen_mechanism(problem, mu))
+    mechanism = clone(head._mechanism())
     if math.isnan(problem.alpha):
         problem = replace(problem, alpha=mechanism.alpha_for(problem, mu))
     settings = head._settings()

@@ -92,7 +92,7 @@ def records_of(
     head: BaseBallDPClassifier, X: Any, y: Any, groups: ArrayLike | None = None
 ) -> Records:
     """The records of a fitted head as its fit saw them; a ValueError if they are others."""
-    (X, codes), problem, class_weight = rows_and_codes(head, X, y), head.release_.problem, None
+    (X, codes), problem = rows_and_codes(head, X, y), head.release_.problem
     if len(codes) != problem.n_samples:
         raise ValueError(
             f"X has {len(codes)} records, but the model was fitted on {problem.n_samples}: pass "
@@ -104,16 +104,13 @@ def records_of(
             "y contradicts the public class counts of the model (class_counts_): pass the records "
             "it was fitted on, with their labels."
         )
-    if problem.class_weights is not None:
-        class_weight = dict(zip(head.classes_.tolist(), problem.class_weights, strict=True))
     weighed = fit_weights(
         None if problem.labels == "protected" else codes,
         len(codes),
         head.classes_,
         groups=groups,
-        class_weight=class_weight,
     )
-    if replace(problem, **weighed.public) != problem:
+    if weighed.public != problem.sums_weights:
         raise ValueError(
             "groups: they are not those of the fit, or not of all of its records; pass what "
             "it took, in the order of the rows."

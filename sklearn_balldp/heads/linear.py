@@ -10,7 +10,6 @@ from ..mechanisms import MECHANISMS, GradientPerturbation, Mechanism, OutputPert
 from ..privacy.problem import Problem
 from .base import BaseBallDPClassifier
 from .released import Released
-from .weighing import check_class_weight
 
 #: What ``mechanism=`` takes by name, beside "auto".
 NAMES = OutputPerturbation.name, GradientPerturbation.name
@@ -34,40 +33,30 @@ class BaseLinearClassifier(BaseBallDPClassifier):
 
     Parameters
     ----------
-    mechanism : {"auto", "output", "gradient"} or Mechanism, default="auto"
+    mechanism : {"auto", "gradient", "output"} or Mechanism, default="auto"
         Where the noise is added, which decides how accurate the head is. "gradient"
-        (:class:`.GradientPerturbation`) adds it to class sums, and then to the gradients of a
-        descent that starts from them. "output" (:class:`.OutputPerturbation`) adds it to the
-        certified minimiser, as the paper does. "auto" takes "output" only if its noise would be
-        small at ``alpha``, or at ``0.3 / n_samples`` if that is None: for 1,000 rows or more, of
-        384 features, at epsilon 8 only for a radius below 0.006. Elsewhere "gradient" is more
-        accurate by far. The record names the choice. Pass an object to set its parameters, or
-        another mechanism.
+        (:class:`.GradientPerturbation`), which "auto" is, adds it to class sums, and then to the
+        gradients of a descent that starts from them. "output" (:class:`.OutputPerturbation`) adds
+        it to the certified minimiser, as the paper does: "gradient" is more accurate by far. Pass
+        an object to set its parameters, or another mechanism.
     alpha : float or None, default=None
         Strength of the regularisation, which pulls the weights towards zero. Leave it at None with
         noise on gradients, which needs none (None is 0): alpha saves no noise there, and the model
         fits worse. With noise on the minimiser a larger alpha takes less noise. None then picks the
         smallest that keeps the noise small, by public numbers; it is at least ``0.3 / n_samples``.
-        A number also enters the choice of "auto", and can turn it to "output". Alpha is the paper's
-        lambda; scikit-learn's ``C`` is ``1 / (alpha * n_samples)``.
+        Alpha is the paper's lambda; scikit-learn's ``C`` is ``1 / (alpha * n_samples)``.
     fit_intercept : bool, default=True
         Gives each score an offset. That costs noise where noise is added to the
         minimiser; where it is added to gradients, it lets rows be centred, which saves noise. Rows
         are augmented by a constant (1; on gradients 0.15 times ``norm_bound``), whose weight, the
         intercept, is regularised.
-    class_weight : "balanced", dict or None, default=None
-        Makes rare classes count more in the loss, and takes more noise: the noise grows with the
-        largest weight over the mean weight. For public labels. "balanced" is
-        ``n_samples / (n_classes * n_c)``, capped at 4, with ``n_classes`` those that have records;
-        a dict maps labels to positive weights. ``priors`` help rare classes without noise; a
-        descent that takes no step lets weights act as these do.
 
     Attributes
     ----------
     coef_ : ndarray of shape (1, n_features) or (n_classes, n_features)
         Noisy weights; softmax weights are centred over classes, which costs no privacy.
     intercept_ : ndarray of shape (1,) or (n_classes,)
-        Noisy intercepts, as released: without ``priors``; zeros without ``fit_intercept``.
+        Noisy intercepts, as released: without ``class_weight``; zeros without ``fit_intercept``.
     transcript_ : Transcript
         Noisy gradients, and the noisy sums before them, where the mechanism keeps them.
     """
@@ -76,7 +65,6 @@ class BaseLinearClassifier(BaseBallDPClassifier):
     mechanism: Any = "auto"
     alpha: Any = None
     fit_intercept: bool = True
-    class_weight: Any = None
     class_embeddings: Any = None
 
     #: Loss of two classes, and of more.
@@ -84,12 +72,6 @@ class BaseLinearClassifier(BaseBallDPClassifier):
 
     def _mechanism(self) -> Mechanism:
         return GradientPerturbation() if is_auto(self.mechanism) else mechanism_of(self.mechanism)
-
-    def _chosen_mechanism(self, problem: Problem, mu: float) -> Mechanism:
-        # Noise on the minimiser where that costs next to nothing, though it is hardly regularised.
-        output = OutputPerturbation()
-        free = is_auto(self.mechanism) and self.class_embeddings is None
-        return output if free and output.has_small_noise(problem, mu) else self._mechanism()
 
     def _with_parameters(self, name: str, value: Any) -> Any:
         if name != "mechanism":
@@ -103,12 +85,6 @@ class BaseLinearClassifier(BaseBallDPClassifier):
 
     def _check_parameters(self) -> None:
         check_flag("fit_intercept", self.fit_intercept)
-        check_class_weight(self.class_weight)
-        if self.class_weight is not None and self.protect_labels:
-            raise ValueError(
-                f"class_weight={self.class_weight!r} with protect_labels=True: weights that follow "
-                "private labels would show them; use class_weight=None."
-            )
         super()._check_parameters()
 
         free = is_real(self.alpha) and float(self.alpha) == 0.0

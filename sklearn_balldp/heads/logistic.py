@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..mechanisms.prototype_rule import shift_of_priors
 from .documentation import documented
 from .linear import BaseLinearClassifier
-from .released import Released, shares_of
+from .released import Released
 from .scoring import ProbabilitiesMixin
+from .weighing import check_class_weight, weights_of_classes
 
 
 @documented
@@ -30,10 +30,21 @@ class BallDPLogisticRegression(ProbabilitiesMixin, BaseLinearClassifier):
     On seven datasets ``protect_labels`` cost up to 4 points of accuracy at epsilon 2, against a
     ball of the median distance, and up to 20 at 0.5; against ``radius=None`` up to 1.
 
+    Parameters
+    ----------
+    class_weight : "balanced", dict or None, default=None
+        Keeps rare classes in view without any noise: how much an error on each class counts when
+        predicting. Scores move by the logarithm of the weights, once they are released;
+        :meth:`with_rule` changes it after a fit, at no cost. As in scikit-learn "balanced" is one
+        over the share of a class, as if all were equally common, and a dict maps labels to positive
+        weights; classes without records, and those that a dict leaves out, have weight 1.
+        "balanced" needs public labels. Scores must be log-odds: ``mechanism="output"`` and an
+        ``alpha`` above 0 raise a ValueError.
+
     References
     ----------
-    Menon et al. (2021), "Long-tail learning via logit adjustment" (``priors``); Margaryan & Gupta,
-    "Ball Differential Privacy: How to Mitigate Data Reconstruction with Less Noise" (output
+    Menon et al. (2021), "Long-tail learning via logit adjustment" (``class_weight``); Margaryan &
+    Gupta, "Ball Differential Privacy: How to Mitigate Data Reconstruction with Less Noise" (output
     perturbation, "paper" sensitivity); the "tight" gradient gap is proved in this package's
     documentation.
 
@@ -49,24 +60,31 @@ class BallDPLogisticRegression(ProbabilitiesMixin, BaseLinearClassifier):
     (3, 2)
     """
 
-    priors: Any = None
+    class_weight: Any = None
 
     _losses = "logistic", "softmax"
+    _of_the_rule = ("class_weight",)
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        if self.priors is not None and self.protect_labels:
+        check_class_weight(self.class_weight)
+        if self.class_weight is None:
+            return
+        if self._mechanism().needs_alpha:
             raise ValueError(
-                f"priors={self.priors!r} with protect_labels=True: the shares that they replace "
-                "are private; use priors=None."
+                f"class_weight={self.class_weight!r} moves scores that are log-odds, and those of "
+                f"mechanism={self.mechanism!r} are not: use mechanism='gradient'."
+            )
+        if self.alpha is not None and float(self.alpha) > 0.0:
+            raise ValueError(
+                f"class_weight={self.class_weight!r} moves scores that are log-odds, and "
+                f"alpha={self.alpha!r} shrinks them: use alpha=None."
             )
 
     @staticmethod
     def _rule_of(released: Released) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         coef, intercept = BaseLinearClassifier._rule_of(released)
-        priors, shares = released.settings.priors, shares_of(released.problem)
-        if priors is None or shares is None:
-            return coef, intercept
-        # Scores are log-odds of these shares (logit adjustment: Menon et al., 2021).
-        moved = shift_of_priors(priors, shares)
+        given, sizes = released.settings.class_weight, released.problem.class_sizes
+        # Scores are log-odds for the shares of the classes (Menon et al., 2021).
+        moved = np.log(weights_of_classes(given, released.classes, sizes))
         return coef, intercept + (moved if len(coef) > 1 else moved[1:] - moved[:1])

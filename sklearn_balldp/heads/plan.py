@@ -152,7 +152,7 @@ def _of_classes(problem: Problem, bound: Any, sizes: Any) -> tuple[float, ...]:
         scales = np.broadcast_to(np.asarray(bound.sigma, dtype=np.float64), len(sizes))
         noise = np.where(scales > 0.0, scales, 1.0) * root
         return tuple((sizes * problem.norm_bound / noise).tolist())
-    shares = np.array(problem.loss_weights.class_totals or ())
+    shares = np.array(problem.sums_weights.class_totals or ())
     shares = shares / max(float(shares.sum()), 1e-300)
     if isinstance(bound, Minimiser):
         # A class moves the minimiser by its share of the mean gradient, over alpha.

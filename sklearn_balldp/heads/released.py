@@ -13,14 +13,7 @@ from ..mechanisms import MECHANISMS, Conversation, Mechanism, Query, Transcript
 from ..privacy.digest import parameters_digest
 from ..privacy.problem import Problem
 from ..privacy.release import Release
-
-
-def shares_of(problem: Problem) -> Array | None:
-    """Weight that each class has in a release, of a linear head in its loss; None if protected."""
-    totals = problem.loss_weights.class_totals
-    if totals is None or not problem.loss:
-        return problem.class_sizes
-    return np.array(totals, dtype=np.float64)
+from .weighing import weights_of_classes
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,6 +21,7 @@ class Settings:
     """How predictions are made of released values: public choices, parameters of some head."""
 
     priors: Any = None
+    class_weight: Any = None
     decision: str = "auto"
     shrinkage: Any = "auto"
     class_embeddings: Any = None
@@ -40,13 +34,9 @@ class Settings:
 
     def check(self, classes: NDArray[Any], problem: Problem) -> None:
         """Raise a ValueError if they do not fit a release."""
-        checked_priors(self.priors, len(classes), shares_of(problem))
+        checked_priors(self.priors, len(classes), problem.class_sizes)
         checked_class_embeddings(self.class_embeddings, len(classes), problem.n_features)
-        if self.priors is not None and problem.labels == "protected" and problem.loss:
-            raise ValueError(
-                f"priors={self.priors!r}: this release keeps the shares that they replace private; "
-                "use priors=None."
-            )
+        weights_of_classes(self.class_weight, classes, problem.class_sizes)
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,7 +19,7 @@ class BallDPSquaredHingeSVC(BaseLinearClassifier):
     Gaussian noise hides the substitution of one row by another of the same label within
     ``radius``, at (epsilon, delta). ``mechanism`` says where the noise is added: by default to
     class sums and to the gradients of a descent. Every record enters all scores, so one noise
-    covers all of them together.
+    covers all of them together. Scores are no log-odds, so that classes have no weights here.
 
     References
     ----------

@@ -1,5 +1,6 @@
-"""Weights of the records of a fit: from owners and classes, never from rows."""
+"""Weights of records, from owners, and of classes in predictions: never from rows."""
 
+import contextlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +12,6 @@ from numpy.typing import ArrayLike, NDArray
 from .._parameters import Length, in_range, is_real
 from .._validation import check_complete
 from ..losses import Array
-from ..mechanisms.settings import MOST_BALANCED
 from ..privacy.weights import Weights, uniform_weights
 from ..text import spelling
 
@@ -20,20 +20,10 @@ Codes = NDArray[np.intp]
 
 @dataclass(frozen=True)
 class FitWeights:
-    """Weights of a fit: ``rows`` are those of records in sums, without classes (None: all 1).
-
-    All else are public numbers, as :class:`.Problem` has them.
-    """
+    """Weights of a fit: ``rows`` are those of its records (None: all 1), and public numbers."""
 
     rows: Array | None
-    sums_weights: Weights
-    class_weights: tuple[float, ...] | None = None
-    largest_in_loss: float | None = None
-
-    @property
-    def public(self) -> dict[str, Any]:
-        """The public numbers, by their names in the problem."""
-        return {name: value for name, value in vars(self).items() if name != "rows"}
+    public: Weights
 
 
 def fit_weights(
@@ -43,34 +33,22 @@ def fit_weights(
     *,
     counts: Sequence[int] | None = None,
     groups: ArrayLike | None = None,
-    class_weight: Any = None,
 ) -> FitWeights:
     """Weights of records from public things alone; ``codes`` are None where labels are protected.
 
     Without ``groups``, ``counts`` of the classes are enough in place of ``codes``. A record counts
     for one over those of its owner. No error quotes an owner, a label of a record or a weight.
     """
-    rows, owners, k = None, None, len(classes)
     if codes is not None:
-        counts = np.bincount(codes, minlength=k).tolist()
-    sums = uniform_weights(n_samples, None if counts is None else tuple(counts))
-    if groups is not None:
-        owners = owners_of(groups, n_samples)
-        rows = 1.0 / np.bincount(owners)[owners]
-        sums = weights_of(rows, codes, k, owners)
-        # Where every owner has one record, all weights are one.
-        rows = None if sums.uniform else rows
-    if class_weight is None or counts is None:
-        return FitWeights(rows, sums)
-    masses = np.array(counts, dtype=np.float64)
-    if rows is not None:
-        masses = np.bincount(codes, rows, k)  # type: ignore[arg-type, assignment]
-    factors = _class_weights(class_weight, classes, masses, MOST_BALANCED)
-    largest = None
-    if owners is not None:
-        in_loss = factors[codes] if rows is None else rows * factors[codes]
-        largest = _largest_unit(in_loss, owners)
-    return FitWeights(rows, sums, tuple(factors.tolist()), largest)
+        counts = np.bincount(codes, minlength=len(classes)).tolist()
+    uniform = uniform_weights(n_samples, None if counts is None else tuple(counts))
+    if groups is None:
+        return FitWeights(None, uniform)
+    owners = owners_of(groups, n_samples)
+    rows = 1.0 / np.bincount(owners)[owners]
+    public = weights_of(rows, codes, len(classes), owners)
+    # Where every owner has one record, all weights are one.
+    return FitWeights(None if public.uniform else rows, public)
 
 
 def owners_of(groups: ArrayLike, n_samples: int) -> Codes:
@@ -109,31 +87,43 @@ def check_class_weight(class_weight: Any) -> None:
     """Raise a ValueError unless this can be a weight for each class."""
     if class_weight is None or (isinstance(class_weight, str) and class_weight == "balanced"):
         return
-    if isinstance(class_weight, Mapping):
-        values = list(class_weight.values())
-        if all(in_range(value, Length) for value in values):
-            return
+    mapped = isinstance(class_weight, Mapping)
+    if mapped and all(in_range(value, Length) for value in class_weight.values()):
+        return
     raise ValueError(
         "class_weight must be None, 'balanced' or a mapping from labels to positive numbers; got "
         f"{class_weight!r}. To leave out a class, leave out its records."
     )
 
 
-def _class_weights(class_weight: Any, classes: NDArray[Any], masses: Array, cap: float) -> Array:
-    """Weight of each class."""
-    if isinstance(class_weight, str):
-        present = masses > 0.0
-        mean = masses.sum() / present.sum()
-        return np.where(present, np.minimum(mean / np.where(present, masses, 1.0), cap), 1.0)
-    positions = dict(zip(classes.tolist(), range(len(classes)), strict=True))
+def weights_of_classes(class_weight: Any, classes: NDArray[Any], sizes: Array | None) -> Array:
+    """Weight of each class in predictions, from the weights that classes have in a fit.
+
+    "balanced" is one over the share of a class, in units of the mean; a class without records has
+    weight 1. A ValueError where the sizes are private, or a label is none of the classes.
+    """
+    check_class_weight(class_weight)
     weights = np.ones(len(classes))
-    for label, value in class_weight.items():
-        if label not in positions:
+    if isinstance(class_weight, str):
+        if sizes is None:
+            raise ValueError(
+                "class_weight='balanced' with protect_labels=True: the shares of the classes are "
+                "private; use class_weight=None, or a mapping from labels to weights."
+            )
+        present = sizes > 0.0
+        weights[present] = sizes.sum() / present.sum() / sizes[present]
+        return weights
+    day = classes.dtype if classes.dtype.kind == "M" else None  # in whatever class of Python
+    for label, weight in (class_weight or {}).items():
+        found = np.zeros(len(classes), dtype=bool)
+        with contextlib.suppress(TypeError, ValueError):
+            found = classes == np.asarray(label, dtype=day)
+        if np.sum(found) != 1:
             raise ValueError(
                 f"class_weight names the label {label!r}, which is none of the classes; leave it "
                 "out, or declare it by classes=."
             )
-        weights[positions[label]] = float(value)
+        weights[found] = float(weight)
     return weights
 
 

@@ -1,7 +1,8 @@
 """How certain the scores of a descent may be: a factor that makes them log-odds.
 
 Clipped residuals and noise make scores too large. "Noise on gradients" of the documentation derives
-the factor from what was released; it is at most 1, and changes no prediction.
+the factor from what was released; it is at most 1, and changes no prediction. (``class_weight``
+moves scores after it: beside smaller scores it moves more predictions.)
 """
 
 import math
@@ -92,10 +93,6 @@ def scores_of_sums(problem: Problem, statistics: Any, parameters: Array) -> Arra
         within = coef @ (statistics.second_moment / n) @ coef.T
         centres = means @ coef.T
         spread = within - (centres.T * shares) @ centres + added * coef @ coef.T
-    weights = shares
-    if problem.class_weights is not None and len(shares) > 1:
-        weights = shares * np.array(problem.class_weights)
-        weights = weights / weights.sum()
     with blas_threads_for(len(coef)):
         values, vectors = np.linalg.eigh(spread)
     # The symmetric root, which no choice of eigenvectors moves.
@@ -104,5 +101,5 @@ def scores_of_sums(problem: Problem, statistics: Any, parameters: Array) -> Arra
     records = max(min(_RECORDS, _VALUES // k), 2)
     # This stream is the same with every version of NumPy.
     draws = np.random.RandomState(0).standard_normal((records, k))
-    classes = np.searchsorted(np.cumsum(weights)[:-1], (np.arange(records) + 0.5) / records)
+    classes = np.searchsorted(np.cumsum(shares)[:-1], (np.arange(records) + 0.5) / records)
     return (means @ coef.T + offsets)[classes] + draws @ root

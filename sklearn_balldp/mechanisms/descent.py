@@ -216,7 +216,7 @@ class DescentBound(Bound):
             after += ", whose mean the rows are moved by"
             if self.start is not None and self.start.moment is not None:
                 after += ", partially whitened"
-        n = "n" if problem.loss_weights.uniform else "(W / s)"
+        n = "n" if problem.sums_weights.uniform else "(W / s)"
         return f"gap of gradients at any parameters / {n}{clipped}{change}{after}"
 
     def check(self, problem: Problem) -> None:

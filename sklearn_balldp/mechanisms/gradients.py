@@ -70,7 +70,7 @@ class MeanGradient(Query):
             norm_bound=problem.norm_bound if mapped is None else mapped.reach,
             constant=self.constant,
             clip=self.clip,
-            weights=problem.loss_weights,
+            weights=problem.sums_weights,
             whitened=mapped is not None and mapped.shortens,
         )
         return gap / problem.effective_size + 2.0 * rounding
@@ -121,7 +121,7 @@ class MeanGradient(Query):
             thetas = np.stack([queries[i].theta for i in positions])
             make = partial(Gradients, problem, records, *key)
             passes = records.view((problem, *key), make)
-            together = passes.sums(thetas, alone=each) / problem.loss_weights.total
+            together = passes.sums(thetas, alone=each) / problem.sums_weights.total
             by_query = together.swapaxes(-3, 0)  # with each, records come first
             for position, values in zip(positions, by_query, strict=True):
                 answers[position] = values
@@ -154,7 +154,7 @@ class Gradients:
     ) -> None:
         self._problem, self._records, self._map = problem, records, whitening
         self._constant, self._clip = float(constant), clip
-        self._weights, self._kept = records.loss_weights(problem), None
+        self._weights, self._kept = records.weights, None
         if records.X.shape[0] * records.X.shape[1] * 8 <= KEPT_BYTES:
             kept = np.empty(records.X.shape)
 

@@ -17,16 +17,11 @@ def discriminant_of(
 
     Class means are shrunk towards ``vectors``, public ones of the classes, if there are some.
     """
-    priors = None
-    if problem.class_weights is not None:
-        # The weights of classes are priors: their sums are not weighted.
-        priors = likely_counts(statistics) * np.array(problem.class_weights)
-        priors = priors / priors.sum()
-    coef, intercept = discriminant_rule(statistics, class_embeddings=vectors, priors=priors)
+    coef, intercept = discriminant_rule(statistics, class_embeddings=vectors)
     finite = np.isfinite(intercept)
     intercept = np.where(finite, intercept, intercept[finite].min(initial=0.0))
     if problem.kind.margins:
-        coef, intercept = _as_margins(coef, intercept, statistics, problem.class_weights)
+        coef, intercept = _as_margins(coef, intercept, statistics)
     elif statistics.second_moment is None:
         kept = kept_of_slopes(coef, statistics, share)
         coef, intercept = kept * coef, kept * intercept
@@ -63,15 +58,11 @@ def kept_of_slopes(coef: Array, statistics: Any, share: float = 1.0) -> float:
     return 1.0 / (1.0 + share * log_odds / TAIL)
 
 
-def _as_margins(
-    coef: Array, intercept: Array, statistics: Any, class_weights: tuple[float, ...] | None
-) -> tuple[Array, Array]:
+def _as_margins(coef: Array, intercept: Array, statistics: Any) -> tuple[Array, Array]:
     """Scores to about 1 on their class and -1 on the others, in the same order as before."""
     counts, means = _class_means(statistics)
-    if class_weights is not None:
-        counts = counts * np.array(class_weights)
     inside = np.vecdot(means, coef) + intercept
-    # Sums before and behind each class: one over all, less a term of it, would cancel where weights
+    # Sums before and behind each class: one over all, less a term of it, would cancel where sizes
     # are extreme.
     weight = _of_the_others(counts)
     mean = _of_the_others(counts[:, None] * means) / np.where(weight > 0.0, weight, 1.0)[:, None]

@@ -49,7 +49,7 @@ class Records:
     codes : ndarray of shape (n_records,)
         Positions of their labels.
     weights : ndarray of shape (n_records,) or None
-        Weights in sums; None where all are 1.
+        Their weights; None where all are 1.
     """
 
     X: Any = field(repr=False)
@@ -62,13 +62,6 @@ class Records:
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("records are private, and are not pickled.")
-
-    def loss_weights(self, problem: Problem) -> Array | None:
-        """Weight of each record in the loss, that of its class included; None where all are 1."""
-        if problem.class_weights is None:
-            return self.weights
-        by_class: Array = np.array(problem.class_weights)[self.codes]
-        return by_class if self.weights is None else by_class * self.weights
 
     def at(self, positions: Any) -> "Records":
         """The records at these positions, in their order."""

@@ -137,7 +137,7 @@ class Minimiser(Query):
     def theorem(self, problem: Problem) -> str:
         tight = self.method == "tight"
         gap = "G the certified gradient gap" if tight else "G = L_z r (Margaryan & Gupta)"
-        n = "alpha n" if problem.loss_weights.uniform else "alpha W / s"
+        n = "alpha n" if problem.sums_weights.uniform else "alpha W / s"
         return f"G / ({n}) + 2 tol / alpha: {problem.loss} minimiser, {gap}"
 
     def check(self, problem: Problem) -> None:
@@ -207,11 +207,6 @@ class OutputPerturbation(Mechanism):
         if excess(high) >= 0.0:
             return 1.0
         return math.exp(brentq(excess, low, high, xtol=1e-3))
-
-    def has_small_noise(self, problem: Problem, mu: float) -> bool:
-        """Whether noise is as small as :meth:`alpha_for` asks, at alpha or at the smallest one."""
-        alpha = LEAST_ALPHA / problem.effective_size if math.isnan(problem.alpha) else problem.alpha
-        return alpha > 0.0 and self._noise(replace(problem, alpha=alpha), mu) <= 1.0
 
     def _noise(self, problem: Problem, mu: float) -> float:
         """Noise scale at an exact minimiser, over the scale that costs little accuracy."""

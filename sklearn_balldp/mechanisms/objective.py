@@ -26,7 +26,7 @@ class LinearObjective(Gradients):
 
     def value_and_gradient(self, theta: Array) -> tuple[float, Array]:
         """Objective and gradient at ``theta`` (shape ``self.shape``), in one pass."""
-        d, mass = self._problem.n_features, self._problem.loss_weights.total
+        d, mass = self._problem.n_features, self._problem.sums_weights.total
         weights, offsets = theta[:, :d].T, theta[:, d:].sum(axis=1)
 
         def of_range(start: int, stop: int) -> tuple[float, Array]:
@@ -48,6 +48,6 @@ class LinearObjective(Gradients):
     def second_moment(self, n_rows: int) -> Array:
         """Second moment of about ``n_rows`` augmented rows, evenly spread: a preconditioner."""
         step = max(1, len(self._records) // n_rows)
-        sample: Any = np.concatenate([b[:: step] for _, b in self._blocks(0, len(self._records))])
+        sample: Any = np.concatenate([b[::step] for _, b in self._blocks(0, len(self._records))])
         sample = np.hstack([sample, np.ones((len(sample), self.shape[1] - sample.shape[1]))])
         return sample.T @ sample / len(sample)

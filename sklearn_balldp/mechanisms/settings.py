@@ -18,7 +18,7 @@ from ..privacy.rounding import MOST_DIRECTIONS as MOST_DIRECTIONS
 from ..privacy.sensitivity import moment_sensitivity
 
 #: Raised when a formula by which a model follows from answers changes, and no number does.
-EDITION = 5
+EDITION = 6
 
 # -- numbers of a descent --------------------------------------------------------------------------
 #: Signal of the records below which steps only add noise: then there is none.
@@ -76,8 +76,6 @@ LEAST_ALPHA = 0.3
 #: Standard deviation of the noise in a parameter of a minimiser, in units of 1 / B, that costs
 #: little accuracy, for a loss of curvature 1/4.
 PRECISE = 0.15
-#: Largest weight that ``class_weight="balanced"`` gives, in units of the mean one.
-MOST_BALANCED = 4.0
 
 
 def _tuning() -> str:
@@ -122,8 +120,6 @@ def settings_of(
     * Steps pay if the signal is at least 14 times the cube root of K; where the sums tell the
       second moment, if r times the signal is at least 14 / k. (One-versus-rest heads share the
       clipping norm, and need 14 k sqrt(K) of either.) Else there is none.
-    * Class weights make the noise of steps w times as large, and change no sums: sums then need
-      1 / w^2 of that signal, and steps w times theirs. Sums that w alone makes worth it have steps.
     * Steps have a share of s + (.84 - s) / (1 + v / .1), s = 1.8 / sqrt(K), with v what noise adds
       to the square of a class mean, up to .84.
     * They are 20 (60 without class sums), clipped at .2, and as long as makes their noise in a
@@ -139,21 +135,17 @@ def settings_of(
         return DescentSettings("sums", 0.0, aim, 0)
     many = math.sqrt(max(1.0, k / MANY_CLASSES))
     signal = problem.effective_size * mu / math.sqrt(problem.n_features)
-    # Weights of classes take this much more noise of steps, and none of sums.
-    extra = max(1.0, problem.sums_weights.effective_size / problem.effective_size)
     # Class embeddings need class means, and heads that share the clipping norm start badly at 0.
     movable = problem.fit_intercept and not shrinks and loss.n_stacked == 1
     # A label change spans any distance.
     r = 2.0 if protected else problem.euclidean_radius / problem.norm_bound
     need = SUMS_NEED * k**0.4 * (r / 2.0) ** 3.5
-    if start == "mean" or (start == "auto" and signal * extra**2 < need and movable):
+    if start == "mean" or (start == "auto" and signal < need and movable):
         return DescentSettings("mean", 1.0 - LITTLE, longer, n_steps or LONG_STEPS)
     # A number of steps, or a regulariser, that was asked for acts in the steps.
     asked_for = n_steps is not None or problem.alpha > 0.0 or learning_rate is not None
-    # Sums that hide labels are so noisy that steps pay, but for those of many heads. So are sums
-    # that are taken because weights would make steps from the mean noisier still.
-    noisy = protected and (loss.n_stacked == 1 or many == 1.0)
-    pays = asked_for or noisy or (movable and signal < need <= signal * extra**2)
+    # Sums that hide labels are so noisy that steps pay, but for those of many heads.
+    pays = asked_for or (protected and (loss.n_stacked == 1 or many == 1.0))
     if not pays:
         whitens = start != "prototypes" and share_of_sums(problem, mu) < 1.0
         if loss.n_stacked > 1:
@@ -162,7 +154,7 @@ def settings_of(
         else:
             # More classes need more records, but leave steps more to do once sums tell the moment.
             needed = STEPS_NEED / many if whitens else STEPS_NEED * k ** (1.0 / 3.0)
-        pays = (r * signal if whitens else signal) >= needed * extra
+        pays = (r * signal if whitens else signal) >= needed
     if not pays:
         return DescentSettings("sums", 0.0, aim, 0)
     some = min(EXACT_SHARE, NOISY_SHARE / math.sqrt(k))
@@ -173,7 +165,7 @@ def settings_of(
 
 def _noise_of_means(problem: Problem, r: float, mu: float) -> float:
     """Noise of class sums with all of the budget in the square of a class mean, on average."""
-    n, counts = problem.sums_weights.effective_size, problem.class_sizes
+    n, counts = problem.effective_size, problem.class_sizes
     if counts is None:
         counts = np.full(problem.n_classes, n / problem.n_classes)
     else:
@@ -190,7 +182,7 @@ def share_of_sums(problem: Problem, mu: float) -> float:
     radius, counts, n = (
         problem.euclidean_radius / problem.norm_bound,
         problem.class_sizes,
-        problem.sums_weights.effective_size,
+        problem.effective_size,
     )
     d = problem.n_features
     if counts is None:

@@ -94,7 +94,6 @@ def _require(sound: bool, text: str) -> None:
 def _check_weights(problem: Problem) -> None:
     """Raise a ValueError unless some records have these weights."""
     counts, sums = problem.class_counts, problem.sums_weights
-    factors, largest = problem.class_weights, problem.largest_in_loss
     persons = sums.unit == "person"
     _require(
         _is_of_persons(sums, problem.n_samples) if persons else sums == problem.uniform_weights,
@@ -110,19 +109,9 @@ def _check_weights(problem: Problem) -> None:
         f"{counts!r}: the classes with records have a weight.",
     )
     _require(
-        factors is None or (len(factors) == len(counts or ()) and min(factors) > 0.0),
-        f"problem.class_weights={factors!r} do not go with problem.class_counts={counts!r}: each "
-        "class of public counts has a positive factor.",
+        not persons or _possible(sums, problem),
+        "problem.sums_weights are no weights of these records.",
     )
-    _require(
-        (largest is not None) == (persons and factors is not None),
-        f"problem.largest_in_loss={largest!r} is stated of persons where classes have weights.",
-    )
-    for name in ("sums_weights", "loss_weights") if persons else ():
-        _require(
-            _possible(getattr(problem, name), problem),
-            f"problem.{name} are no weights of these records.",
-        )
 
 
 def _is_of_persons(weights: Weights, n_samples: int) -> bool:

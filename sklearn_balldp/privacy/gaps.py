@@ -2,20 +2,19 @@
 
 The *gap* is the largest distance between the gradients of two adjacent records. Where residuals are
 clipped, :func:`clipped_gap` bounds it at any parameters; :func:`gradient_gap` at any minimiser,
-whose norm is bounded (:func:`minimizer_norm_bound`). The proofs are in this package's
-documentation; the "paper" bounds are Margaryan & Gupta's.
+whose norm is bounded (:func:`minimizer_norm_bound`). All that they take from a loss stands in
+``losses``. The proofs are in this package's documentation; the "paper" bounds are Margaryan &
+Gupta's.
 """
 
 import math
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.special import expit
 
 from .._parameters import check_option
 from ..adjacency import RowGeometry
-from ..losses import Logistic, Loss, Softmax, SquaredHinge, make_loss
+from ..losses import Loss, make_loss
 
 #: "tight" bounds the minimiser and the gap directly; "paper" is radius times a Lipschitz constant.
 METHODS = ("tight", "paper")
@@ -26,8 +25,8 @@ SMALLEST_CLIP = 1e-100
 _UP = 1.0 + 1e-11
 # Roots, quotients and Lambert's function err by a few units in the last place.
 _UP_OF_NORM = 1.0 + 2.0**-48
-# Cells over the score of one row, and over each angle of two rows.
-_SCORES, _ANGLES = 4096, 512
+# Cells over the angle of each of two rows to the weights.
+_ANGLES = 512
 
 
 # -- any minimiser ---------------------------------------------------------------------------------
@@ -132,69 +131,56 @@ def gap_over_minimisers(
     loss: Loss, geometry: RowGeometry, alpha: float, *, method: str, labels: str
 ) -> float:
     """As :func:`gradient_gap`, for a domain with or without its allowance for rounding."""
-    _check_proved(loss)
     bound = _norm_bound(loss, alpha, geometry, method)
+    reach, augmented = bound * geometry.augmented, geometry.augmented
+    # Every head of a stack sees the record, and the constants hold for one of them.
     one = loss if loss.n_stacked == 1 else make_loss(loss.name, 2)
-    same_label = math.sqrt(loss.n_stacked) * _gap_of_one(one, geometry, bound, method)
-    if labels == "public":
-        return same_label * _UP
-    reach = bound * geometry.augmented
-    change = 2.0 * geometry.augmented * loss.residual_peak(reach)
-    if loss.name != Softmax.name and method == "tight":
-        change = min(change, geometry.augmented * _of_any_rows(one, reach))
-    if loss.n_stacked > 1:
-        # Two heads see the label flip, the others a move of at most the diameter.
-        other = _gap_of_one(one, geometry.at(2.0 * geometry.norm_bound), bound, "tight")
-        change = math.sqrt(2.0 * change**2 + (loss.n_stacked - 2) * other**2)
-    return max(same_label, change) * _UP
+    any_rows = math.inf
+    if one.n_scores == 1 and method == "tight":
+        any_rows = _gap_of_any_rows(one, reach, augmented)
+    gap = math.sqrt(loss.n_stacked) * min(_gap_of_one(one, geometry, bound, method), any_rows)
+    if labels == "protected":
+        change = min(2.0 * augmented * one.residual_peak(reach), any_rows)
+        if loss.n_stacked > 1:
+            # Two heads see the label flip, the others a move of at most the diameter.
+            widest = geometry.at(2.0 * geometry.norm_bound)
+            other = min(_gap_of_one(one, widest, bound, "tight"), any_rows)
+            change = math.sqrt(2.0 * change**2 + (loss.n_stacked - 2) * other**2)
+        gap = max(gap, change)
+    return gap * _UP
 
 
 def _gap_of_one(loss: Loss, geometry: RowGeometry, bound: float, method: str) -> float:
-    """The gap of one problem of a loss, within a label: the least of three closed forms."""
+    """The gap of one problem of a loss, within a label: the least of bounds that rise with r."""
     radius, reach = geometry.radius, bound * geometry.augmented
+    longest = (loss.residual_limit if method == "paper" else loss.residual_peak)(reach)
     # The radius times a Lipschitz constant of the gradient: the paper's form.
-    gap = (loss.residual_limit(reach) + loss.curvature * reach) * radius
+    gap = (longest + loss.curvature * reach) * radius
     if method == "paper" or not math.isfinite(gap):
         return gap
-    # No residual is longer than C, and no two of one label are further apart than D, or C.
-    longest = loss.residual_peak(reach)
-    move, other = min(loss.residual_move(bound * radius), longest), longest
-    one = longest
-    if loss.n_scores == 1:
-        # By the score of the row with the smaller residual: where both are large, they move less.
-        scores = np.linspace(-reach, reach, _SCORES + 1)
-        ends = np.minimum(scores[1:] + bound * radius, reach)
-        one, other = _sizes(loss, ends), _sizes(loss, scores[1:])
-        move = np.minimum(one - _sizes(loss, scores[:-1]), move)
+    larger, smaller, apart = loss.residual_pairs(reach, bound * radius)
     # Extreme parameters overflow to infinity, which bounds anything.
     with np.errstate(all="ignore"):
-        squares = (move * geometry.augmented) ** 2 + move * other * geometry.squared_norm_drop
-        gap = min(gap, math.sqrt(np.max(squares + one * other * radius**2)))
-    if loss.n_scores == 1 and radius > geometry.norm_bound:
-        gap = min(gap, geometry.augmented * _of_any_rows(loss, reach))
+        squares = (apart * geometry.augmented) ** 2 + apart * smaller * geometry.squared_norm_drop
+        gap = min(gap, math.sqrt(np.max(squares + larger * smaller * radius**2)))
     return min(gap, gap_at_any_parameters(loss, geometry, clip=longest, labels="public"))
 
 
-def _sizes(loss: Loss, scores: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Sizes of the residual of one score, which rise with the score towards larger loss."""
-    return expit(scores) if loss.name == Logistic.name else np.maximum(2.0 * (1.0 + scores), 0.0)
-
-
-def _of_any_rows(loss: Loss, reach: float) -> float:
-    """The gap of any two rows of one label in the ball of augmented rows, over their norm.
+def _gap_of_any_rows(loss: Loss, reach: float, augmented: float) -> float:
+    """The gap of any two rows of one label, or of a changed label, for losses of one score.
 
     A changed label is such a pair, (x, y) and (-x, -y). Rows lie at angles to the weights, on
     opposite sides. Sizes of residuals fall with the angle: the ends of a cell bound it.
     """
     ends = np.linspace(0.0, math.pi, _ANGLES + 1)
-    sizes = _sizes(loss, reach * np.cos(ends))
-    large, small, first = sizes[:-1], sizes[1:], ends[:-1]
-    low = first[:, None] + first
+    sizes = loss.residual_sizes(reach * np.cos(ends))
+    large, small = sizes[:-1], sizes[1:]
+    low = np.add.outer(ends[:-1], ends[:-1])
     turn = -np.cos(np.clip(math.pi, low, low + 2.0 * math.pi / _ANGLES))
     with np.errstate(all="ignore"):
         product = np.where(turn > 0.0, np.outer(large, large), np.outer(small, small))
-        square = float((large[:, None] ** 2 + large**2 + 2.0 * product * turn).max())
-    return math.sqrt(square) if math.isfinite(square) else math.inf
+        square = float((np.add.outer(large**2, large**2) + 2.0 * product * turn).max())
+    return augmented * math.sqrt(square) if math.isfinite(square) else math.inf
 
 
 def _loss(name: str, n_classes: int, method: str) -> Loss:
@@ -278,7 +264,6 @@ def gap_at_any_parameters(
     loss: Loss, geometry: RowGeometry, *, clip: float | None, labels: str
 ) -> float:
     """As :func:`clipped_gap`, for a domain with or without its allowance for rounding."""
-    _check_proved(loss)
     longest = min(loss.residual_limit(), math.inf if clip is None else float(clip))
     # The gap is convex in the lengths of the two residuals and, squared, linear in their cosine:
     # it is largest where each length is 0 or C, and the cosine 1 or 1 - v.
@@ -287,16 +272,3 @@ def gap_at_any_parameters(
     if labels == "protected":
         corners.append(4.0 * square)
     return longest * math.sqrt(max(corners)) * _UP
-
-
-def _check_proved(loss: Loss) -> None:
-    """Raise a ValueError for a loss without a proof: none borrows that of another."""
-    if type(loss) not in PROOFS:
-        raise ValueError(
-            f"loss={loss.name!r} has no proof of its gradient gap: prove one, and list it in "
-            f"{__name__}.PROOFS."
-        )
-
-
-#: Losses whose gaps are proved here.
-PROOFS: tuple[type[Loss], ...] = (Logistic, SquaredHinge, Softmax)

@@ -14,7 +14,6 @@ from .._parameters import (
     Count,
     Features,
     Length,
-    Mass,
     Size,
     Strength,
     check_option,
@@ -71,12 +70,8 @@ class Problem:
     fit_intercept : bool
         Whether a linear head has an intercept.
     sums_weights : Weights, optional
-        Public numbers of the records' weights in sums. By default every record counts once, and is
-        all that its owner has.
-    class_weights : tuple of float or None
-        Factor of each class in the loss; None where all are 1.
-    largest_in_loss : float or None
-        Of persons, where classes have weights: the largest total weight of one in the loss.
+        Public numbers of the records' weights. By default every record counts once, and is all
+        that its owner has.
     """
 
     n_features: Features
@@ -93,8 +88,6 @@ class Problem:
     sums_weights: Weights = field(  # type: ignore[assignment]
         default=None, metadata={"follows": attrgetter("uniform_weights")}
     )
-    class_weights: tuple[Mass, ...] | None = None
-    largest_in_loss: Mass | None = None
 
     def __post_init__(self) -> None:
         for name, number in _counted(self.class_counts).items():
@@ -151,25 +144,18 @@ class Problem:
         """Weights of these records if each of them counts once."""
         return uniform_weights(self.n_samples, self.class_counts)
 
-    @cached_property
-    def loss_weights(self) -> Weights:
-        """Public numbers of the records' weights in the loss, where those of classes join them."""
-        if self.class_weights is None:
-            return self.sums_weights
-        return self.sums_weights.times(self.class_weights, self.largest_in_loss)
-
     @property
     def weighted(self) -> bool:
         """Whether records have owners or weights, so that each of them is needed to tell these."""
-        return not self.sums_weights == self.loss_weights == self.uniform_weights
+        return self.sums_weights != self.uniform_weights
 
     @property
     def effective_size(self) -> float:
-        """Total weight in the loss over the largest of one unit: the size that noise follows."""
-        return self.loss_weights.effective_size
+        """Total weight over the largest of one unit: the size that noise follows."""
+        return self.sums_weights.effective_size
 
     @property
     def class_sizes(self) -> Array | None:
-        """Weight of each class in sums; None where labels are protected."""
+        """Weight of each class; None where labels are protected."""
         totals = self.sums_weights.class_totals
         return None if totals is None else np.array(totals, dtype=np.float64)

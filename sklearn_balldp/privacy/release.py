@@ -166,14 +166,12 @@ class Release:
     labels = _of_problem("labels", 'Whether label changes are hidden: "public" or "protected".')
     domain = _of_problem("domain", 'Where rows lie: in the "ball", or on the "sphere" of radius B.')
 
-    weights = _of_problem(
-        "loss_weights", "Public numbers of the weights of the records, in the loss if there is one."
-    )
+    weights = _of_problem("sums_weights", "Public numbers of the weights of the records.")
     unit = _of_problem(
-        "loss_weights.unit",
+        "sums_weights.unit",
         'What one substitution replaces: a "record", or all records of one "person".',
     )
-    n_units = _of_problem("loss_weights.n_units", "Number of records, or of persons.")
+    n_units = _of_problem("sums_weights.n_units", "Number of records, or of persons.")
 
     @property
     def tol(self) -> float:

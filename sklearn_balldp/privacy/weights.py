@@ -6,7 +6,7 @@ W / s takes the place of n ("Weights and persons"). Weights never depend on a ro
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated
 
 from .._parameters import Mass, Size, one_of
@@ -64,23 +64,6 @@ class Weights:
     def uniform(self) -> bool:
         """Whether every record has weight 1, and one owner each."""
         return self.most_records == 1 and self.record == 1.0 and self.total == self.n_units
-
-    def times(self, factors: tuple[float, ...], largest: float | None = None) -> "Weights":
-        """Weights by factors of classes; ``largest``, of one unit, does not follow of persons."""
-        of_classes = self.class_totals or (), self.class_largest or ()
-        totals, heaviest = (
-            tuple(f * weight for f, weight in zip(factors, weights, strict=True))
-            for weights in of_classes
-        )
-        return replace(
-            self,
-            # Equal terms in a long sum would drift: these totals are products.
-            total=math.fsum(totals),
-            largest=max(heaviest) if largest is None else largest,
-            record=min(max(factors) * self.record, max(heaviest)),
-            class_totals=totals,
-            class_largest=heaviest,
-        )
 
 
 def uniform_weights(n_samples: int, class_counts: tuple[int, ...] | None) -> Weights:

@@ -34,7 +34,7 @@ from .card import NOTHING_HIDDEN, SAMPLERS
 from .folder import folder_checks
 from .model import Published
 from .steps import NamedEncoder
-from .words import has_weights, hidden_edits, unit_in_words, up, vouched_for
+from .words import hidden_edits, unit_in_words, up, vouched_for
 
 Array = NDArray[np.float64]
 
@@ -111,13 +111,15 @@ def _encoder_check(model: Published, encoder: Any) -> Check:
 
 def _publishers_checks(model: Published) -> Iterator[Check]:
     """What a publisher chose freely: it moves predictions or can be read, and proves nothing."""
-    priors, notes = model.settings.get("priors"), {}
+    notes = {}
     lengths = [len(t) for t in model.labels if isinstance(t, str)]
-    if not (priors is None or isinstance(priors, str)):
-        notes["priors"] = (
-            f"priors={priors!r} move its predictions; only the publisher knows whether they follow "
-            "from private rows: ask"
-        )
+    for name in ("class_weight", "priors"):
+        given = model.settings.get(name)
+        if not (given is None or isinstance(given, str)):
+            notes[name] = (
+                f"{name}={given!r} moves its predictions; only the publisher knows whether it "
+                "follows from private rows: ask"
+            )
     if "class_embeddings" in model.arrays:
         notes["class_embeddings"] = (
             "vectors of the classes are part of the model; ask where they come from: means of "
@@ -351,7 +353,6 @@ def _statement_checks(record: Release) -> Iterator[Check]:
     yield Check("labels", PASS, shown, "what the record promises")
     if record.problem.weighted:
         shown = f"it hides {unit_in_words(record)}, {record.n_units} in all"
-        shown += ", with weights" if has_weights(record) else ""
         why = "whose a record is, and what it weighs, only the publisher knows: ask"
         yield Check("unit", CANNOT_CHECK, shown, why)
     if record.accepted:

@@ -18,6 +18,7 @@ from .._version import __version__
 from ..encoder_name import same_encoder
 from ..heads import HEADS, Released, Settings
 from ..heads.inspection import head_of, rule_of
+from ..heads.weighing import weights_of_classes
 from ..labels import as_json, from_json
 from ..labels import fault_of as labels_fault
 from ..mechanisms import MECHANISMS, OutputPerturbation, Sums, Transcript
@@ -46,7 +47,7 @@ Array = NDArray[np.float64]
 #: Number of the layout of the folder.
 FORMAT = 1
 #: Settings of a rule that are JSON; vectors of the classes are an array.
-SETTINGS = ("decision", "priors", "shrinkage")
+SETTINGS = ("class_weight", "decision", "priors", "shrinkage")
 _TRANSCRIPT, _VECTORS = "transcript.", "class_embeddings"
 _MAX_STEPS, _MAX_COLUMN, _HUGE = 20, 100, 1e100
 _FAULTS = (ValueError, TypeError, KeyError, AttributeError, LookupError, ArithmeticError)
@@ -131,8 +132,20 @@ class Published:
                 # Ragged answers are no array: a fault of the model, which names its shape.
                 arrays[f"{_TRANSCRIPT}gradients"] = np.empty(0)
         rule = {n: plain(getattr(settings, n)) for n in SETTINGS if n in params}
+        if isinstance(rule.get("class_weight"), dict):
+            # By position: labels need not be keys that JSON has.
+            weights = weights_of_classes(settings.class_weight, labels, None)
+            rule["class_weight"] = weights.tolist()
         steps = [step for _, live in parts.steps if (step := step_of(live)) is not None]
         return cls(record.to_dict(), labels, arrays, rule, _columns(parts), tuple(steps))
+
+    @property
+    def rule(self) -> dict[str, Any]:
+        """Settings of the rule as parameters of a head, which has weights of classes by label."""
+        rule = dict(self.settings)
+        if isinstance(weights := rule.get("class_weight"), list):
+            rule["class_weight"] = dict(zip(list(self.labels), weights, strict=True))
+        return rule
 
     @cached_property
     def released(self) -> Released:
@@ -152,7 +165,7 @@ class Published:
         if not bound.has_transcript:
             # One noisy answer, which the values are; of softmax parameters its centred part.
             answers = (values,)
-        settings = Settings(**self.settings, class_embeddings=a.get(_VECTORS))
+        settings = Settings(**self.rule, class_embeddings=a.get(_VECTORS))
         mechanism = MECHANISMS[record.mechanism]()
         return Released(record, self.labels, values, mechanism, answers, settings)
 
@@ -160,11 +173,11 @@ class Published:
         """The fitted head, made of the record; its parameters only act at its next fit."""
         record, problem = self.record, self.record.problem
         same = ("radius", "metric", "domain", "norm_bound", "alpha", "fit_intercept")
-        protected, weights = problem.labels == "protected", problem.class_weights
+        protected = problem.labels == "protected"
         params: dict[str, Any] = {
             **{name: getattr(record, name) for name in ("epsilon", "delta", "encoder")},
             **{name: getattr(problem, name) for name in same},
-            **self.settings,
+            **self.rule,
             "mechanism": record.mechanism,
             "protect_labels": protected,
             "classes": self.labels if protected else None,
@@ -173,8 +186,6 @@ class Published:
         if record.mechanism == "output":
             method = getattr(record.bound, "method", "tight")
             params["mechanism"] = OutputPerturbation(sensitivity=method)
-        if weights is not None:
-            params["class_weight"] = dict(zip(self.labels.tolist(), weights, strict=True))
         taken = HEADS[record.head]().get_params(deep=False)
         params = {name: value for name, value in params.items() if name in taken}
         return head_of(self.released, params, None if self.steps else self.columns)

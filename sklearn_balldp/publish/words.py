@@ -38,22 +38,12 @@ def unit_in_words(release: Release) -> str:
     return f"one person (at most {n_records} record{'s' if n_records > 1 else ''})"
 
 
-def has_weights(release: Release) -> bool:
-    """Whether records count by other weights than one over those of their owner."""
-    differ = abs(release.weights.total - release.n_units) > 1e-9 * release.n_units
-    return differ or release.problem.class_weights is not None
-
-
 def weights_in_words(release: Release) -> str:
     """Public weights; empty where records count once each."""
-    weights, factors = release.weights, release.problem.class_weights
+    weights = release.weights
     if weights.uniform:
         return ""
-    classes = ""
-    if factors is not None:
-        classes = f"; classes by {min(factors):.4g} to {max(factors):.4g}"
-    mass = f"noise of {weights.effective_size:.6g} records"
-    return f"{mass}, for {release.n_units} {release.unit}s{classes}"
+    return f"noise of {weights.effective_size:.6g} records, for {release.n_units} {release.unit}s"
 
 
 def hidden_edits(release: Release) -> str:
@@ -86,7 +76,6 @@ def assumptions(release: Release) -> tuple[str, ...]:
         "the number of records, the label set, the encoder and every parameter are public": True,
         _OF_LABELS[release.labels]: True,
         persons: release.unit == "person",
-        "the weights of the records are public": has_weights(release),
         "each record is one row, mapped to it without looking at the others": True,
         scaled: release.domain == "sphere",
         **dict.fromkeys(_OF_RADIUS[type(release.radius_from)], True),

@@ -8,7 +8,6 @@ import json
 import math
 import pickle
 import re
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
@@ -44,10 +43,10 @@ from sklearn_balldp import (
     ReconstructionAuditor,
     compose_releases,
 )
-from sklearn_balldp.accounting import BudgetExceededError, OtherRelease, PrivateAccuracy, ledger
+from sklearn_balldp.accounting import BudgetExceededError, OtherRelease, PrivateAccuracy
 from sklearn_balldp.accounting.accountant import NOT_COVERED
 from sklearn_balldp.mechanisms import PrototypePerturbation, Sums
-from sklearn_balldp.privacy.gaussian import compose, epsilon_from_mu, mu_from_pure
+from sklearn_balldp.privacy.gaussian import compose, epsilon_from_mu
 from sklearn_balldp.privacy.noise import SEEDED_SAMPLER, Noise
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
@@ -116,7 +115,7 @@ def test_a_head_without_an_accountant_is_not_counted(counts):
 
 
 def test_attach_finds_every_part(counts):
-    policy = RadiusPolicy(source="private", epsilon=0.5)
+    policy = RadiusPolicy(source="declared")
     inner, other = head_of(radius=policy), BallDPLinearDiscriminant(radius=0.5)
     scores, frozen = PrivateAccuracy(1.0), FrozenEstimator(head_of())
     vote = VotingClassifier([("a", make_pipeline(Normalizer(), inner)), ("b", frozen)])
@@ -170,21 +169,6 @@ def test_workers_together_keep_the_limit(backend):
     assert np.isfinite(scores).sum() == 5
 
 
-def test_the_limit_is_in_gaussian_terms():
-    """Which way of adding up is better may not be chosen after the fact."""
-    radius, score = OtherRelease("radius", epsilon=0.5), OtherRelease("score", mu=MU)
-    limit = epsilon_from_mu(compose([MU, mu_from_pure(0.5)]), 1e-6)
-    # Basic composition would need less, and is what a total states.
-    assert limit > 1.5
-    for factor, counted in ((0.99, 1), (1.01, 2)):
-        accountant = PrivacyAccountant(limit=factor * limit)
-        with suppress(BudgetExceededError):
-            for record in (radius, score):
-                accountant.ledger.add(record)
-        assert accountant.total().n_releases == counted
-    assert accountant.total().epsilon == pytest.approx(1.5, rel=1e-6)
-
-
 def test_what_remains_can_be_spent_to_the_last_and_no_more():
     for n_fits in (1, 7):
         accountant = PrivacyAccountant(delta=1e-6, radius=0.5, limit=3.0)
@@ -217,7 +201,7 @@ def test_odd_terms(path):
 
 
 VALUES = ("mechanisms.Sums.values", "radius.rows_to_read", "accounting.scoring.accuracy_of")
-DRAWS = ("privacy.noise.Noise.__call__", "radius.private_quantile")
+DRAWS = ("privacy.noise.Noise.__call__", "radius.same_label_quantile")
 
 
 @pytest.mark.parametrize("places", [VALUES, DRAWS])
@@ -228,7 +212,7 @@ def test_a_charge_is_never_taken_back(counts, monkeypatch, places):
     for spends in (
         head_of(counts).fit,
         BallDPLogisticRegression(1.0, radius=0.5, accountant=counts).fit,
-        RadiusPolicy(source="private", epsilon=0.5, accountant=counts).fit,
+        RadiusPolicy(source="declared", accountant=counts).fit,
         partial(PrivateAccuracy(0.5, accountant=counts), FITTED),
     ):
         with pytest.raises(KeyboardInterrupt):
@@ -298,10 +282,9 @@ def test_terms_refuse_what_hides_less():
     # Without metadata routing a search keeps groups= for its splitter.
     with pytest.raises(ValueError, match=r"was given no groups=.*set_fit_request"):
         plain.fit(X, Y, groups=groups)
-    policy = RadiusPolicy(source="private", epsilon=1.0)
-    for spends in (person.attach(clone(policy)), protected.attach(clone(policy))):
+    for terms in (person, protected):
         with pytest.raises(ValueError, match="this private radius"):
-            spends.fit(X, Y)
+            terms.attach(RadiusPolicy(source="declared")).fit(X, Y)
     with pytest.raises(ValueError, match="this private accuracy"):
         PrivateAccuracy(1.0, accountant=person)(FITTED, X, Y)
     with pytest.raises(ValueError, match="takes them for public"):
@@ -358,45 +341,10 @@ def test_a_seeded_release_counts_as_infinite(counts):
     limited = PrivacyAccountant(radius=0.5, limit=100.0)
     with pytest.raises(BudgetExceededError):
         head_of(limited, random_state=0).fit(X, Y)
-    for seeded in (
-        PrivateAccuracy(epsilon=1.0, random_state=0, accountant=limited),
-        RadiusPolicy(source="private", epsilon=0.5, random_state=0, accountant=limited),
-    ):
+    for seeded in (PrivateAccuracy(epsilon=1.0, random_state=0, accountant=limited),):
         with pytest.raises(BudgetExceededError):
             seeded(FITTED, X, Y) if callable(seeded) else seeded.fit(X, Y)
     assert not limited.records
-
-
-def test_private_radii_are_counted_where_they_are_drawn():
-    accountant = PrivacyAccountant(radius=0.2)
-    policy = RadiusPolicy(source="private", epsilon=0.5, accountant=accountant)
-    frozen = FrozenEstimator(clone(policy).fit(X, Y))
-    heads = [head_of(accountant, radius=frozen).fit(X, Y) for _ in range(3)]
-    total = accountant.total()
-    assert total.n_releases == 4
-    mus = [head.release_.guarantee(0.2).mu for head in heads]
-    # Once, though each release states it.
-    assert total.mu == pytest.approx(compose([*mus, mu_from_pure(0.5)]))
-    summed = epsilon_from_mu(compose(mus), 1e-6) + 0.5
-    assert total.epsilon == pytest.approx(min(summed, epsilon_from_mu(total.mu, 1e-6)))
-
-
-def test_a_head_counts_the_radius_of_its_policy_before_it_is_drawn(monkeypatch):
-    policy = RadiusPolicy(source="private", epsilon=0.5)
-    accountant = PrivacyAccountant(radius=0.2)
-    head_of(accountant, radius=policy).fit(X, Y)
-    search(head_of(accountant, radius=policy), cv=2).fit(X, Y)
-    kinds = [type(record).__name__ for record in accountant.records]
-    assert kinds == ["OtherRelease", "Release"] * 8
-    # Each draw once, although two rows of the ledger state it.
-    assert sum(charge.pure > 0 for charge in accountant.ledger.charges()) == 16
-    assert len(ledger.pure_of(accountant.ledger.charges())) == 8
-    monkeypatch.setattr("sklearn_balldp.radius.private_quantile", interrupted)
-    tight = PrivacyAccountant(radius=0.2, limit=0.4)
-    with pytest.raises(BudgetExceededError):
-        head_of(tight, radius=policy).fit(X, Y)
-    with pytest.raises(ValueError, match="another accountant than the head"):
-        head_of(radius=RadiusPolicy(source="private", epsilon=0.5, accountant=tight)).fit(X, Y)
 
 
 def test_declared_radii_are_conditional(monkeypatch):
@@ -429,29 +377,6 @@ def test_declared_radii_are_conditional(monkeypatch):
         assert [record.private for record in accountant.records] == ["conditional"]
 
 
-def test_radii_drawn_without_an_accountant_count_once():
-    frozen = FrozenEstimator(RadiusPolicy(source="private", epsilon=0.5).fit(X, Y))
-    accountant = PrivacyAccountant()
-    heads = [head_of(accountant, radius=frozen).fit(X, Y) for _ in range(2)]
-    mus = [head.release_.guarantee(2.0).mu for head in heads]
-    expected = compose([*mus, mu_from_pure(0.5)])
-    assert accountant.total().mu == pytest.approx(expected)
-    assert compose_releases([head.release_ for head in heads]).mu == pytest.approx(expected)
-    # The limit knows it too.
-    limit = epsilon_from_mu(compose([mus[0], 0.5 * mu_from_pure(0.5)]), 1e-6)
-    with pytest.raises(BudgetExceededError):
-        head_of(PrivacyAccountant(limit=limit), radius=frozen).fit(X, Y)
-
-
-def test_a_radius_that_is_stated_twice_counts_by_the_larger(counts):
-    frozen = FrozenEstimator(RadiusPolicy(source="private", epsilon=0.5).fit(X, Y))
-    release = head_of(radius=frozen).fit(X, Y).release_
-    less, pure = replace(release, radius_epsilon=0.01), mu_from_pure(0.5)
-    for stated in (less, release, less):
-        counts.ledger.add(stated)
-    assert counts.total().mu == pytest.approx(compose([*[release.guarantee(0.5).mu] * 3, pure]))
-
-
 def test_compose_releases_from_json():
     releases = [
         FITTED.release_,
@@ -464,13 +389,6 @@ def test_compose_releases_from_json():
         assert total.mu == pytest.approx(compose(mus), rel=1e-9)
         assert total.epsilon == pytest.approx(epsilon_from_mu(compose(mus), 1e-7))
         assert total.kind == "ex post"
-    mu = compose([releases[0].guarantee(0.5).mu] * 2)
-    spent_on_radius = {"radius_source": "private", "radius_epsilon": 0.5}
-    for draws, spent in ((("a", "b"), 1.0), (("a", "a"), 0.5)):
-        # A private radius that two releases share was drawn, and is spent, once.
-        drawn = [replace(releases[0], **spent_on_radius, radius_draw=draw) for draw in draws]
-        total = compose_releases(drawn, radius=0.5)
-        assert total.epsilon == pytest.approx(epsilon_from_mu(mu, 1e-6) + spent)
     with pytest.raises(ValueError, match="seed"):
         compose_releases([replace(releases[0], sampler=SEEDED_SAMPLER)])
     with pytest.raises(ValueError, match="empty"):

@@ -34,7 +34,7 @@ def people(n=400, d=6, seed=0):
     [
         (BallDPLinearDiscriminant(), "simulated"),
         (BallDPLogisticRegression(mechanism="output", alpha=0.02), "mechanism"),
-        (BallDPSquaredHingeSVC(mechanism=STEPS, class_weight={0: 3.0, 1: 0.5}), "mechanism"),
+        (BallDPSquaredHingeSVC(mechanism=STEPS), "mechanism"),
     ],
 )
 def test_an_audit_leaves_one_person_out(head, noise):

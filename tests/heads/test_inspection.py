@@ -36,7 +36,7 @@ def test_audits_and_publishers_speak_to_heads_through_public_names():
     ("name", "params", "weighted"),
     [
         ("prototypes", {}, True),
-        ("descent", {"class_weight": "balanced"}, False),
+        ("descent", {}, False),
         ("discriminant", {"protect_labels": True, "classes": [0, 1, 2]}, False),
     ],
 )

@@ -61,7 +61,7 @@ def test_release_states_the_gap_and_the_noise(Head, sensitivity):
 
 @pytest.mark.parametrize("radius", [1.0 - 1e-4, 1.0])
 def test_a_little_further_costs_no_less(radius):
-    """Searches over rows that are further apart than B know more of them."""
+    """Of bounds that all rise with the radius, the least one does."""
     head = minimiser(HEADS[0], alpha=2.8, fit_intercept=False, epsilon=2.0, radius=radius)
     release = head.plan(300, 2, [100, 100, 100]).release
     mus = [release.guarantee(radius * (1.0 + more)).mu for more in (0.0, 2e-9, 2e-4, 2e-3, 0.5)]

@@ -84,7 +84,7 @@ def test_class_signals_of_a_descent():
     """What one class adds to the noisy gradients at zero, over the noise: as it is computed."""
     mechanism = steps("prototypes", n_steps=4, clip=None)
     plan = plan_of("descent", mechanism=mechanism)
-    bound, problem, counts = plan.release.bound, plan.release.problem, np.array(COUNTS)
+    bound, counts = plan.release.bound, np.array(COUNTS)
     # A residual of softmax at zero is at most sqrt(1 - 1/K) long; the limit for any score is 1.
     sizes = counts / N * math.sqrt(1.0 + bound.constant**2)
     signal = sizes * math.sqrt(bound.n_steps) / bound.sigma / math.sqrt(D)

@@ -36,7 +36,7 @@ HEADS = {
     "discriminant, vectors": BallDPLinearDiscriminant(4.0, class_embeddings=VECTORS),
     "hidden discriminant": BallDPLinearDiscriminant(4.0, domain="sphere", share=0.5, **HIDDEN),
     "minimiser": BallDPLogisticRegression(4.0, mechanism="output", alpha=0.1),
-    "descent": BallDPLogisticRegression(4.0, mechanism=DESCENT, class_weight={1: 2.0}),
+    "descent": BallDPLogisticRegression(4.0, mechanism=DESCENT),
     "descent, vectors": BallDPLogisticRegression(4.0, mechanism=DESCENT, class_embeddings=VECTORS),
     "SVC": BallDPSquaredHingeSVC(4.0, mechanism=DESCENT, fit_intercept=False),
 }
@@ -69,9 +69,8 @@ RULES = {
     ],
     "discriminant, vectors": [{"class_embeddings": None}],
     "hidden discriminant": [{"priors": "uniform"}, {"shrinkage": 0.3}],
-    "minimiser": [{"priors": [0.2, 0.0, 0.8]}],
-    "descent": [{"priors": "uniform"}],
-    "descent, vectors": [{"priors": [0.2, 0.3, 0.5]}],
+    "descent": [{"class_weight": "balanced"}],
+    "descent, vectors": [{"class_weight": {2: 0.5, 0: 3.0}}],
 }
 
 
@@ -210,13 +209,6 @@ def test_what_is_no_rule(name, settings, match):
         clone(head).with_rule(priors=None)
 
 
-def test_a_protected_model_takes_no_class_probabilities():
-    """The shares that they would replace are private."""
-    head = BallDPLogisticRegression(4.0, mechanism="output", alpha=0.1, **HIDDEN).fit(X, Y)
-    with pytest.raises(ValueError, match="private"):
-        head.with_rule(priors="uniform")
-
-
 def test_prototypes_take_class_probabilities():
     shares, counts = fitted("prototypes"), np.array([150, 100, 50])
     ratio = shares.with_rule(priors="uniform").predict_log_proba(NEW) - shares.predict_log_proba(
@@ -225,21 +217,6 @@ def test_prototypes_take_class_probabilities():
     expected = np.tile(np.diff(-np.log(counts)), (len(NEW), 1))
     np.testing.assert_allclose(np.diff(ratio, axis=1), expected, atol=1e-6)
     assert not (shares.with_rule(priors=[0.5, 0.5, 0.0]).predict(NEW) == 2).any()
-
-
-def test_logistic_regression_takes_class_probabilities():
-    """Scores move by the logarithm of what they replace; released parameters do not."""
-    head = fitted("minimiser", class_weight={2: 2.0})
-    uniform = head.with_rule(priors="uniform")
-    change = np.diff(uniform.decision_function(NEW) - head.decision_function(NEW), axis=1)
-    masses = np.array([150, 100, 100])
-    np.testing.assert_allclose(change, np.tile(np.diff(-np.log(masses)), (len(NEW), 1)), atol=1e-6)
-    for name, values in head.released_parameters().items():
-        np.testing.assert_array_equal(uniform.released_parameters()[name], values)
-    binary = clone(head).set_params(class_weight=None).fit(X, Y > 0)
-    moved = binary.with_rule(priors=[0.2, 0.8]).decision_function(NEW)
-    shift = np.log(0.8 / 0.2)
-    np.testing.assert_allclose(moved - binary.decision_function(NEW), shift, atol=1e-6)
 
 
 def test_warnings_do_not_follow_parameters_that_changed():

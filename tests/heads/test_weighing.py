@@ -1,7 +1,6 @@
-"""Persons, class weights and declared weights: what one substitution moves, and is released."""
+"""Persons and their weights: what one substitution moves, and is released."""
 
 import dataclasses
-import itertools
 from fractions import Fraction
 
 import numpy as np
@@ -9,16 +8,14 @@ import pytest
 import sklearn
 from head_cases import HEADS, head_of, owners, records_of, refused, rows
 from sklearn.base import clone
-from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import GridSearchCV, GroupKFold, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Normalizer
 
-from sklearn_balldp import BallDPRidgePrototype, GradientPerturbation, RadiusPolicy
-from sklearn_balldp.heads.weighing import fit_weights, weights_of
+from sklearn_balldp import BallDPRidgePrototype, GradientPerturbation
+from sklearn_balldp.heads.weighing import weights_of
 from sklearn_balldp.losses import make_loss
 from sklearn_balldp.mechanisms import MeanGradient
-from sklearn_balldp.mechanisms.settings import MOST_BALANCED
 from sklearn_balldp.privacy.gaps import clipped_gap
 from sklearn_balldp.privacy.rounding import mean_rounding
 
@@ -99,48 +96,9 @@ def test_counts_unused_go_with_one_record_a_person():
     assert head.release_.unit == "person"
 
 
-def test_a_private_radius_hides_a_record_not_a_person():
-    """Nothing is drawn, and nothing charged, where owners are given."""
-    X, y = rows(300)
-    policy = RadiusPolicy(source="private", epsilon=0.5, random_state=0)
-    for radius in (policy, FrozenEstimator(clone(policy).fit(X, y))):
-        head = head_of("prototypes", radius=radius)
-        refused(head, X, y, "hides one record", groups=owners(y))
-    release = head_of("prototypes", radius=policy.set_params(accountant=None)).fit(X, y).release_
-    assert 1.5 <= release.guarantee(records=3).radius_epsilon <= 1.5 + 1e-12
-
-
 def test_delta_is_compared_with_the_number_of_persons():
     with pytest.warns(UserWarning, match="1/n_persons=0.0833"):
         head_of("prototypes", delta=0.1).fit(*rows(60), groups=np.repeat(np.arange(12), 5))
-
-
-def test_balanced_weights_are_capped():
-    y = np.repeat([0, 1, 2], [900, 90, 10])
-    found = fit_weights(y, 1000, np.arange(3), class_weight="balanced")
-    np.testing.assert_allclose(found.class_weights, [1000 / 2700, 1000 / 270, MOST_BALANCED])
-    assert found.sums_weights.times(found.class_weights).largest == MOST_BALANCED
-    # Absent classes do not count.
-    y = np.repeat([0, 1, 2], [400, 300, 300])
-    found = fit_weights(y, 1000, np.arange(4), class_weight="balanced")
-    loss = found.sums_weights.times(found.class_weights)
-    assert found.class_weights[3] == 1.0
-    assert loss.class_totals[3] == loss.class_largest[3] == 0.0
-    assert loss.total == pytest.approx(1000.0)
-    # Without a cap the noise is that of K times the smallest class.
-    assert loss.effective_size == pytest.approx(900.0)
-
-
-def test_class_weights_of_the_loss_are_those_of_repeated_records():
-    """Without noise a class of weight 3 is fitted as if each of its records stood there 3 times."""
-    X, y = rows(90)
-    often = np.repeat(np.arange(90), np.where(y == 1, 3, 1))
-    exact = []
-    for weight, taken in (({1: 3.0}, np.arange(90)), (None, often)):
-        head = head_of("minimiser", class_weight=weight).fit(X[taken], y[taken])
-        bound, problem = head.release_.bound, head.release_.problem
-        exact.append(bound.values(problem, records_of(head, X[taken], y[taken])))
-    np.testing.assert_allclose(*exact, atol=1e-4)
 
 
 def test_routing_takes_owners_to_the_head():
@@ -176,12 +134,11 @@ def test_numbers_of_records_that_are_none():
 
 
 def test_rounding_with_weights_is_covered():
-    """Single precision, weights of classes: computed means stay as near as the bound says."""
+    """Single precision: computed means stay as near as the bound says."""
     X, y = rows(400, 4, d=20)
     single = X.astype(np.float32)
-    for weight, groups in itertools.product((None, {0: 9.0, 3: 0.01}), (None, owners(y))):
-        mechanism = GradientPerturbation(start="zero")
-        head = head_of("descent", class_weight=weight, mechanism=mechanism)
+    for groups in (None, owners(y)):
+        head = head_of("descent", mechanism=GradientPerturbation(start="zero"))
         problem = head.fit(single, y, groups=groups).release_.problem
         shape = head.release_.bound.shape(problem)
         theta = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
@@ -201,7 +158,7 @@ def test_rounding_with_weights_is_covered():
             constant=0.15,
             clip=0.2,
             dtype=query.precision(problem),
-            weights=problem.loss_weights,
+            weights=problem.sums_weights,
         )
         # One record's rounding counts; all records' together may be no more than so many times it.
         assert gap <= 400 * rounding

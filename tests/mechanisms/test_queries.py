@@ -22,7 +22,6 @@ UNITS = {
     # Pairs and triples of one class, and single records.
     "persons of one class": {"groups": np.r_[np.arange(9) % 3, np.arange(9, 60)]},
     "persons of several classes": {"groups": np.r_[np.zeros(6, int), 1 + np.arange(54) // 2]},
-    "classes weighted": {"class_weight": {0: 3.0, 1: 1.0, 2: 0.5}},
 }
 PROTECTED = {"class_counts": None}
 
@@ -36,7 +35,7 @@ def problem_of(unit="records", **public):
     if "class_counts" in public and codes is not None:
         codes = np.repeat(np.arange(K), public["class_counts"])
     found = fit_weights(codes, N, np.arange(K), **UNITS[unit])
-    return Problem(**given, **found.public), found.rows
+    return Problem(**given, sums_weights=found.public), found.rows
 
 
 def units_of(unit, weights):
@@ -269,7 +268,7 @@ def test_the_minimiser_is_certified():
         query = Minimiser(tol).certifiable(problem)
         assert query.tol >= tol
         theta = query.values(problem, Records(X, Y, weights))
-        total, fixed = problem.loss_weights.total, {"alpha": 0.05, "norm_bound": B}
+        total, fixed = problem.sums_weights.total, {"alpha": 0.05, "norm_bound": B}
         fixed |= {"fit_intercept": False, "weights": weights, "total": total}
         objective = LinearObjective("softmax", X, Y, K, **fixed)
         assert np.linalg.norm(objective.value_and_gradient(theta)[1]) <= query.tol

@@ -11,8 +11,7 @@ from climbing import climbed, into_ball
 from scipy.optimize import minimize
 from scipy.special import expit, softmax
 
-from sklearn_balldp.adjacency import RowGeometry
-from sklearn_balldp.losses import LOSSES, make_loss
+from sklearn_balldp.losses import LOSSES, Loss, make_loss
 from sklearn_balldp.mechanisms import Minimiser
 from sklearn_balldp.privacy import Problem
 from sklearn_balldp.privacy.gaps import (
@@ -35,6 +34,8 @@ def residuals(loss, scores, codes):
     signs = 2.0 * np.eye(max(2, n_scores))[codes][:, -n_scores:] - 1.0
     if loss == "logistic":
         return -signs * expit(-signs * scores)
+    if loss == "bent":
+        return -signs * np.clip(1.0 - signs * scores, 0.0, 1.0)
     return -2.0 * signs * np.maximum(1.0 - signs * scores, 0.0)
 
 
@@ -128,31 +129,55 @@ PROBLEMS += [("squared_hinge", 4)]
 ROUNDED = 1e-9
 
 
-@pytest.mark.parametrize("new", ["steeper", None])
-@pytest.mark.parametrize(
-    ("name", "n_classes"),
-    [("logistic", 2), ("softmax", 4), ("squared_hinge", 2), ("squared_hinge", 4)],
+class Bent(Loss):
+    """A hinge that is rounded off between margins of 0 and 1: a loss as a newcomer writes it."""
+
+    name = "bent"
+    curvature = 1.0
+    mean_residual = 1.0
+    versine = 0.0
+    norm_constant = 0.25
+    value_at_zero = 0.5
+
+    def residual_limit(self, reach=math.inf):
+        return 1.0
+
+    def residual_peak(self, reach):
+        return min(1.0 + reach, 1.0)
+
+    def residual_sizes(self, scores):
+        return np.clip(1.0 + scores, 0.0, 1.0)
+
+    def evaluate(self, scores, codes):
+        hinges = 1.0 - (2 * codes - 1)[:, None] * scores
+        size = np.clip(hinges, 0.0, 1.0)
+        return (size * (hinges - 0.5 * size))[:, 0], self.residuals(scores, codes)
+
+    def residuals(self, scores, codes):
+        signs = (2 * codes - 1).reshape(-1, *[1] * (scores.ndim - 1))
+        return -signs * np.clip(1.0 - signs * scores, 0.0, 1.0)
+
+
+@pytest.mark.parametrize("label_change", [False, True])
+def test_a_new_loss_writes_its_constants_alone(label_change, monkeypatch):
+    monkeypatch.setitem(LOSSES, "bent", Bent)
+    for seed, (alpha, r) in enumerate(itertools.product((1e-3, 0.1), (1e-3, 0.3, 1.2))):
+        options = {"alpha": alpha, "label_change": label_change}
+        oracle = Oracle("bent", 2, seed % 2, r, **options)
+        assert 0.8 * oracle.gap < oracle.search(seed, n=500) <= oracle.gap * (1.0 + ROUNDED)
+
+
+@pytest.mark.kills(
+    "privacy/gaps.py", "geometry.squared_norm_drop", "0.5 * geometry.squared_norm_drop"
 )
-def test_a_loss_without_a_proof_borrows_none(name, n_classes, new, monkeypatch):
-    """Whatever it derives from, and even under the name of another."""
-
-    class Steeper(LOSSES[name]):
-        curvature = 10.0 * LOSSES[name].curvature
-
-    Steeper.name = new = new or name
-    monkeypatch.setitem(LOSSES, new, Steeper)
-    refused = f"loss='{new}' has no proof"
-    with pytest.raises(ValueError, match=refused):
-        clipped_gap(new, 0.5, clip=0.2, norm_bound=1.0, constant=0.0, n_classes=n_classes)
-    with pytest.raises(ValueError, match=refused):
-        gradient_gap(new, 0.5, alpha=0.1, norm_bound=1.0, fit_intercept=False, n_classes=n_classes)
-
-
+@pytest.mark.kills("privacy/gaps.py", "2.0 * product * turn", "1.8 * product * turn")
+@pytest.mark.kills("losses.py", "math.tanh(distance / math.sqrt(8.0))", "math.tanh(distance / 8.0)")
+@pytest.mark.kills("losses.py", "2.0 * (1.0 + scores)", "1.9 * (1.0 + scores)")
 @pytest.mark.parametrize("label_change", [False, True])
 @pytest.mark.parametrize("fit_intercept", [False, True])
 @pytest.mark.parametrize(("loss", "n_classes"), PROBLEMS)
 def test_no_minimiser_has_a_larger_gap(loss, n_classes, fit_intercept, label_change):
-    every = enumerate(itertools.product((1e-4, 1e-2, 1.0), (0.01, 0.2, 0.8, 1.4, 2.0)))
+    every = enumerate(itertools.product((1e-4, 1e-2, 1.0), (1e-4, 0.03, 0.2, 0.8, 1.0, 1.4, 2.0)))
     # Every third combination here, and others with the other kinds of intercept and label.
     for seed, (alpha, share) in itertools.islice(every, fit_intercept + label_change, None, 3):
         options, bound = {"alpha": alpha, "label_change": label_change}, (1.0, 0.5, 3.0)[seed % 3]
@@ -238,25 +263,22 @@ def test_every_corner_of_the_gap_is_attained(loss, n_classes, clip, constant):
 # Loss, K, constant, alphas, radii, whether labels change, and the share of the gap that some pair
 # reaches at least. A gap that were halved would be exceeded in each.
 REACHED = [
-    ("squared_hinge", 2, 1.0, (1e-4, 1.0), (0.1, 1.0, 1.6), False, 0.999),
+    ("squared_hinge", 2, 1.0, (1e-4, 1.0), (0.1, 1.0, 1.6), False, 0.9),
     ("squared_hinge", 2, 0.0, (0.1, 0.01), (0.3, 0.8), False, 0.999),
-    ("logistic", 2, 0.0, (1e-4, 0.1, 1.0), (1e-3, 0.1, 1.0, 2.0), False, 0.999),
-    ("logistic", 2, 1.0, (0.1, 0.01), (0.3, 1.25), False, 0.99),
+    ("logistic", 2, 0.0, (1.0,), (1e-3, 0.1, 1.0, 2.0), False, 0.998),
+    ("logistic", 2, 0.0, (1e-4, 0.1), (1e-3, 0.1, 1.0, 2.0), False, 0.96),
+    ("logistic", 2, 1.0, (0.1, 0.01), (0.3, 1.25), False, 0.92),
     # Such a pair has the gradients of two rows of one label, anywhere in the augmented ball.
-    ("squared_hinge", 2, 0.0, (1e-3, 0.3), (0.1,), True, 0.999),
-    ("squared_hinge", 2, 1.0, (1e-3, 0.3), (0.1,), True, 0.999),
-    ("logistic", 2, 0.0, (1e-3, 0.3), (0.1,), True, 0.999),
-    ("logistic", 2, 1.0, (1e-3, 0.3), (0.1,), True, 0.999),
+    ("squared_hinge", 2, 0.0, (1e-3, 0.3), (0.1,), True, 0.99),
+    ("squared_hinge", 2, 1.0, (1e-3, 0.3), (0.1,), True, 0.99),
+    ("logistic", 2, 0.0, (1e-3, 0.3), (0.1,), True, 0.997),
+    ("logistic", 2, 1.0, (1e-3, 0.3), (0.1,), True, 0.997),
     # Scores that take all from the label have no room to give all to one other.
     ("softmax", 3, 0.0, (1.0, 0.1), (0.1,), True, 0.68),
     ("softmax", 5, 0.0, (1.0, 0.01), (0.1,), True, 0.7),
-    # Log-odds against the label, and what the other classes share, have one movement to spend.
-    ("softmax", 3, 0.0, (1e-3,), (0.1,), False, 0.94),
-    ("softmax", 3, 1.0, (0.01,), (0.3,), False, 0.92),
-    ("softmax", 3, 0.0, (1.0,), (1.9,), False, 0.85),
-    ("softmax", 4, 1.0, (0.1,), (1.5,), False, 0.85),
-    ("softmax", 8, 0.0, (1e-3,), (0.1,), False, 0.95),
-    ("softmax", 8, 0.0, (0.1,), (1.0,), False, 0.77),
+    # The longest residuals are not those that are furthest apart.
+    ("softmax", 3, 1.0, (0.01,), (0.3,), False, 0.8),
+    ("softmax", 8, 0.0, (0.1,), (1.0,), False, 0.73),
 ]
 
 
@@ -350,25 +372,23 @@ def test_check_values(case):
 @pytest.mark.parametrize(("loss", "n_classes"), PROBLEMS)
 def test_monotone_and_below_the_paper(loss, n_classes, fit_intercept):
     """Else a guarantee at a smaller radius could be weaker than the one that was promised."""
+    least = 1.0 - 1e-13  # what rounding takes
     radii = 3.0 * np.array([1e-7, 1e-3, 0.1, 0.7, 1.01, 2, 5])
     for alpha in (1e-6, 1e-2):
         arguments = minimisers(alpha, 3.0, fit_intercept, n_classes)
         tight = np.array([gradient_gap(loss, r, **arguments) for r in radii])
         paper = np.array([gradient_gap(loss, r, method="paper", **arguments) for r in radii])
-        assert np.all(np.diff(tight) >= -2e-4 * tight[:-1])  # certified cells: that much excess
+        assert np.all(tight[1:] >= least * tight[:-1])
         assert np.all(tight <= paper)
         changed = [gradient_gap(loss, r, label_change=True, **arguments) for r in radii[::3]]
         assert np.all(changed >= tight[::3])
-    # A search that knows more of rows beyond B states no less for rows that are nearer.
-    for alpha, norm in ((0.3, 0.3), (2.8, 1.0)):
-        arguments = minimisers(alpha, norm, fit_intercept, n_classes)
-        gaps = [gradient_gap(loss, norm * r, **arguments) for r in (0.6, 0.999, 1.0, 1 + 2e-9, 1.1)]
-        assert (np.diff(gaps) >= -2e-4 * gaps[-1]).all()
-    if loss == "softmax":
-        # Where searches over log-odds begin.
-        arguments = minimisers(0.5, 1.0, fit_intercept, n_classes)
-        gaps = [gradient_gap(loss, r, **arguments) for r in np.geomspace(3e-7, 3e-6, 6)]
-        assert (np.diff(gaps) >= 0.0).all()
+    # Near every radius at which another bound may become the least one, and between.
+    near = np.r_[[f * (1 + e) for f in (0.5, 1, 2) for e in (-1e-3, -8e-8, -2e-9, 0, 2e-9, 1e-3)]]
+    for alpha, norm, label_change in ((0.318, 0.1, False), (2.8, 1.0, True)):
+        options = minimisers(alpha, norm, fit_intercept, n_classes) | {"label_change": label_change}
+        every = norm * np.sort(np.r_[near, np.geomspace(1e-6, 2.0, 30)])
+        gaps = np.array([gradient_gap(loss, r, **options) for r in every])
+        assert (gaps[1:] >= least * gaps[:-1]).all()
 
 
 @pytest.mark.parametrize("fit_intercept", [False, True])
@@ -382,33 +402,6 @@ def test_softmax_takes_no_more_than_its_closed_form(fit_intercept):
             drop, move = r * (2.0 - r) if r < 1.0 else 1.0, share_move(bound * r)
             former = move * (move * augmented**2 + largest * drop) + (largest * r) ** 2
             assert gradient_gap("softmax", r, **arguments) <= math.sqrt(former) * (1 + ROUNDED)
-
-
-@pytest.mark.parametrize(("constant", "m", "s"), [(1.0, 0.21705, 0.28799), (0.0, 0.27478, 0.2868)])
-def test_the_form_over_log_odds_by_brute_force(constant, m, s):
-    """All norms of the shares at the worst log-odds, one long and the other as short as may be."""
-    n_classes, radius, square = 50, 0.03, 1.0 + constant**2
-    options = minimisers(0.01, 1.0, constant > 0.0, n_classes)
-    stated = gradient_gap("softmax", radius=radius, **options)
-    bound = minimizer_norm_bound("softmax", **options)
-    least, centre = 1.0 / np.sqrt(n_classes - 1.0), np.log(n_classes - 1.0)
-
-    def room(distance, spent):
-        return np.sqrt(2.0) * np.tanh(np.sqrt(max(distance**2 - 0.5 * spent**2, 0.0) / 8.0))
-
-    far, shared = bound * np.sqrt(square), room(bound * radius, 2.0 * s)
-    most = [min(np.hypot(least, room(far, v - centre)), 1.0) for v in (m + s, m - s)]
-    one = np.linspace(least, most[0], 2001)[:, None]
-    two = np.clip(one + shared * np.linspace(-1.0, 1.0, 401), least, most[1])
-    q, other = expit(m + s), expit(m - s)
-    drop, largest = radius * (2.0 - radius), 0.0
-    for p, p_other in ((square, square), (square - drop, square), (square, square - drop)):
-        for apart in (shared**2, (one - two) ** 2):
-            inner = 1.0 + 0.5 * (one**2 + two**2 - apart)
-            rows = 0.5 * (p + p_other - radius**2)
-            gap = q**2 * (1.0 + one**2) * p + other**2 * (1.0 + two**2) * p_other
-            largest = max(largest, float(np.max(gap - 2.0 * q * other * inner * rows)))
-    assert 0.999 * stated < np.sqrt(largest) <= stated
 
 
 def test_bound_allowances():
@@ -433,7 +426,7 @@ def test_bound_allowances():
 
 
 def test_gap_at_tiny_radii_is_the_local_lipschitz_constant():
-    """No cell excess survives where a fixed grid would be hundreds of times too large."""
+    """Within five hundredths: no excess of cells is left where the radius is tiny."""
     arguments = minimisers(1e-4, 1.0, True)
     slopes = [gradient_gap("logistic", r, **arguments) / r for r in (1e-9, 1e-7, 1e-5)]
     np.testing.assert_allclose(slopes, slopes[0], rtol=0.01)
@@ -446,7 +439,7 @@ def test_gap_at_tiny_radii_is_the_local_lipschitz_constant():
     squares = steep**2 + (steep * z + s * along) ** 2
     across = np.sqrt(np.maximum(1.0 - z**2, 0.0))
     squares += (steep * across + s * np.sqrt(1.0 - along**2)) ** 2
-    assert slopes[0] == pytest.approx(np.sqrt(squares[np.abs(z) <= 1.0].max()), rel=0.01)
+    assert 1.0 <= slopes[0] / np.sqrt(squares[np.abs(z) <= 1.0].max()) <= 1.05
 
 
 @pytest.mark.parametrize("label_change", [False, True])
@@ -458,9 +451,6 @@ def test_tiny_radii(loss, n_classes, label_change):
     ratios = [gradient_gap(loss, r, **options) / (1.0 if label_change else r) for r in radii]
     assert min(ratios) >= (1.0 - 1e-4) * ratios[0]
     assert max(ratios[:-2]) <= 1.5 * ratios[0]
-    if loss == "softmax" and not label_change:
-        # A pair that the search over log-odds missed by .3 % at radii that rounding loses.
-        assert gradient_gap(loss, 1e-16, **options) >= 1.3174360e-16
 
 
 def test_extreme_parameters_stay_bounded_without_warnings():
@@ -484,7 +474,29 @@ def test_tiny_clips(norm_bound, clip):
 # -- sixty digits ----------------------------------------------------------------------------------
 
 
-in_digits = np.vectorize(mpmath.mpf, otypes=[object])
+def test_the_cells_of_a_sigmoid_err_by_less_than_is_rounded_up():
+    """In sixty digits over the largest cells and others, at all scales of weights and radii."""
+    rng, loss = np.random.default_rng(0), make_loss("logistic", 2)
+    for _ in range(40):
+        reach, share = 10.0 ** rng.uniform(-3, 6), 10.0 ** rng.uniform(-6, 0.3)
+        distance = share * reach
+        larger, smaller, apart = loss.residual_pairs(reach, distance)
+        radius, drop = share, 1.0 - max(1.0 - share, 0.0) ** 2
+        squares = apart**2 + apart * smaller * drop + larger * smaller * radius**2
+        edge = min(reach, 40.0)
+        ends = np.linspace(-edge, edge, len(larger) + 1)
+        ends[[0, -1]] = -reach, reach
+        with mpmath.workdps(60):
+            exact = mpmath.mpf(0)
+            for i in {*np.argsort(squares)[-8:], *rng.integers(len(larger), size=40)}:
+                low, high, step, far = map(mpmath.mpf, (ends[i], ends[i + 1], distance, reach))
+                size = lambda t: 1 / (1 + mpmath.exp(-t))  # noqa: E731
+                one, top = size(min(high + step, far)), min(max(-step / 2, low), high)
+                move = min(one - size(low), size(top + step) - size(top))
+                square = move**2 + move * size(high) * mpmath.mpf(drop)
+                square += one * size(high) * mpmath.mpf(radius) ** 2
+                exact = max(exact, square)
+            assert abs(mpmath.sqrt(mpmath.mpf(squares.max()) / exact) - 1) < 2e-12
 
 
 # -- errors ----------------------------------------------------------------------------------------

@@ -212,9 +212,6 @@ def test_words_of_units_and_weights(release_of):
     assert (persons.n_units, plain.n_units) == (45, 90)
     assert "noise of 45 records, for 45 persons" in summary(persons)
     assert words.weights_in_words(plain) == ""
-    weighted = release_of("weighted classes")
-    assert "classes by 1 to 2" in words.weights_in_words(weighted)
-    assert (words.has_weights(persons), words.has_weights(weighted)) == (False, True)
     said = "75 % of the 8 given edits, and all of them for 50 % of the records"
     assert words.hidden_edits(release_of("statistics")) == said
 

@@ -26,7 +26,6 @@ from sklearn_balldp import (
     BallDPRidgePrototype,
     BallDPSquaredHingeSVC,
     GradientPerturbation,
-    RadiusPolicy,
     publish,
 )
 from sklearn_balldp.command import main
@@ -79,7 +78,7 @@ def descent(**params):
 COLUMNS = TableEncoder({"age": [0, 100], "sex": ["f", "m"]}, knots=6).fit()
 
 KINDS = {
-    "prototypes": lambda: prototypes(radius=RadiusPolicy(source="private", epsilon=1.0)),
+    "prototypes": lambda: prototypes(),
     "descent": lambda: descent(class_embeddings=np.eye(K, D)),
     "discriminant": lambda: BallDPLinearDiscriminant(4.0, radius=0.5, share=0.5).fit(*data()),
     "minimiser": minimiser,

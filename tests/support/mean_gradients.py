@@ -47,7 +47,7 @@ class Mean:
         self.table = self.passes._table
 
     def __call__(self, thetas):
-        return self.passes.sums(thetas) / self.problem.loss_weights.total
+        return self.passes.sums(thetas) / self.problem.sums_weights.total
 
     def query(self, theta):
         return MeanGradient(theta, **self._given)
@@ -63,7 +63,7 @@ class Mean:
             constant=self._given["constant"],
             clip=self._given["clip"],
             dtype=self.dtype,
-            weights=self.problem.loss_weights,
+            weights=self.problem.sums_weights,
             whitened=seen is not None and seen.shortens,
         )
 

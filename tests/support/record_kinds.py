@@ -41,7 +41,6 @@ PERSONS = Weights(
     class_largest=(1.0, 0.5, 0.5),
     block_factor=math.sqrt(2.0),
 )
-CLASSES = {"class_weights": (1.0, 1.0, 2.0)}
 OWNED = {"sums_weights": PERSONS}
 HIDDEN = {"sums_weights": replace(PERSONS, class_totals=None, class_largest=None)}
 EDITS = {"radius_from": Edits(8, 0.75, 0.5)}
@@ -70,8 +69,6 @@ KINDS = {
     "from the mean": (GradientPerturbation(start="mean", n_steps=5), {**LINEAR, **PROTECTED}, {}),
     "hinge descent": (ZERO, HINGE, {"accepted": ("mine:Query",)}),
     "descent of persons": (GradientPerturbation(n_steps=3), {**LINEAR, **OWNED}, {}),
-    "weighted classes": (ZERO, {**LINEAR, **CLASSES}, {}),
-    "balanced persons": (ZERO, {**LINEAR, **OWNED, **CLASSES, "largest_in_loss": 1.5}, {}),
 }
 
 
