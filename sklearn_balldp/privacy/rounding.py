@@ -8,7 +8,7 @@ from .weights import Weights
 
 UNIT_ROUNDOFF = 2.0**-53
 #: Values of a block of rows, and most rows and most blocks that are added up one after the other:
-#: proofs count on them.
+#: proofs count on them, and so on that all else is added in pairs (:mod:`.rows.passes`).
 BLOCK_VALUES, BLOCK, MOST_BLOCKS = 2**18, 4096, 256
 #: Least norm, in units of B, that a whitening map may leave for rows: relative errors of a row grow
 #: as it gets shorter.
@@ -25,10 +25,14 @@ def block_rows(n_features: int) -> int:
 
 
 def additions(n_rows: int, n_features: int) -> float:
-    """Most additions that the term of a row passes through: in its block, run, and total."""
+    """Most additions that the term of a row passes through, however rows are cut into chunks.
+
+    Those of the rows of its block, and of the blocks of its run; runs and parts are added in pairs.
+    A public number, which follows from the shape alone.
+    """
     # A record that is not checked yet may state a negative number.
-    rows = block_rows(n_features)
-    return rows + MOST_BLOCKS + max(n_rows, 0) / (rows * MOST_BLOCKS) + 10.0
+    pairs = 4.0 * math.log2(max(n_rows, 0) + 2)
+    return block_rows(n_features) + MOST_BLOCKS + pairs + 10.0
 
 
 def mean_rounding(
