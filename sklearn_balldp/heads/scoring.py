@@ -30,6 +30,11 @@ class ScoreRule:
     domain: str = "ball"
     finish: Callable[[Array], NDArray[Any]] | None = None
 
+    @property
+    def width(self) -> int:
+        """Number of scores of a row."""
+        return len(self.intercept)
+
     def __call__(self, block: Array) -> NDArray[Any]:
         rows = rows_in_domain(block, self.norm_bound, self.domain)
         scores: Array = rows @ self.coef.T + self.intercept

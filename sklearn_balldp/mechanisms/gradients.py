@@ -180,6 +180,11 @@ class LossAt:
     clip: float | None = None
     valued: bool = False
 
+    @property
+    def width(self) -> int:
+        """Number of scores of a row."""
+        return len(self.offsets)
+
     def __call__(self, block: Array, codes: Codes, masses: Array | None) -> list[Array]:
         """Sums of weighted losses, of residuals times rows, and of residuals."""
         values, residuals, block = self._evaluated(block, codes, masses)

@@ -13,7 +13,7 @@ import numpy as np
 
 from ..losses import Array
 from ..privacy.plain import are_numbers, make_plain
-from ..rows import blas_threads_for, domain_factors, project_onto_ball
+from ..rows import blas_threads_for, domain_factors
 from .settings import LEAST_KEPT, MOST_DIRECTIONS, WHITENING
 
 
@@ -107,11 +107,6 @@ class PublicMap:
             return squares
         inner = moved @ self.directions
         return squares - (inner * inner) @ (1.0 - self.factors**2)
-
-    def place(self, rows: Array) -> Array:
-        """Rows of the domain, mapped."""
-        moved: Any = project_onto_ball(rows - self.centre, self.reach)
-        return project_onto_ball(self.shortened(moved), self.norm)
 
 
 def whitening_map(statistics: Any, least_reach: float) -> PublicMap:

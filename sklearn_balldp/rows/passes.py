@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from functools import reduce
+from itertools import islice
 from typing import Any, TypeVar
 
 import joblib
@@ -28,14 +29,17 @@ Sums = Sequence[NDArray[Any]]
 
 # Values from which threads pay, and ranges of so many rows that threads share them evenly.
 _MANY_VALUES, _MIN_RANGES = 2**18, 8
+# Values that a function computes of a block, at most, if it has the number of one row as ``width``.
+_MOST_VALUES = 2**20
 
 
-def blocks_of(rows: Any) -> Iterator[tuple[slice, Array]]:
+def blocks_of(rows: Any, width: int = 1) -> Iterator[tuple[slice, Array]]:
     """Blocks of rows in memory, and their places: float64 in C order, to be read alone.
 
     Each is a copy: a row that another process changes is the same in all that a block is used for.
+    Blocks are smaller where so many values as their ``width`` are computed of each row.
     """
-    size = block_rows(rows.shape[1])
+    size = min(block_rows(rows.shape[1]), max(1, _MOST_VALUES // max(width, 1)))
     kept = _is_kept(rows)
     for start in range(0, max(len(rows), 1), size):
         block = rows[start : start + size]
@@ -62,9 +66,9 @@ def total(function: Callable[..., Sums], X: Any, *columns: Any) -> Sums:
 
 def sums_of(function: Callable[..., Sums], rows: Any, *columns: Any) -> Sums:
     """As :func:`total`, of rows in memory and on one thread."""
-    run = MOST_BLOCKS * block_rows(rows.shape[1])
-    runs = (slice(start, start + run) for start in range(0, max(len(rows), 1), run))
-    return added(reduce(_add, results(function, rows[i], *cut(columns, i))) for i in runs)
+    blocks = results(function, rows, *columns)
+    # Runs of blocks, each in the memory of its first result.
+    return added(reduce(_add, islice(blocks, MOST_BLOCKS - 1), first) for first in blocks)
 
 
 def joined(function: Callable[..., NDArray[Any]], X: Any, *columns: Any) -> NDArray[Any]:
@@ -88,7 +92,7 @@ def kept_rows(function: Callable[[Array], Array], X: Any) -> Array:
 
 def results(function: Callable[..., R], rows: Any, *columns: Any) -> Iterator[R]:
     """Results of a function for blocks of rows in memory."""
-    for place, block in blocks_of(rows):
+    for place, block in blocks_of(rows, getattr(function, "width", 1)):
         yield function(block, *cut(columns, place))
 
 
