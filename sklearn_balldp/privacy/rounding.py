@@ -32,7 +32,7 @@ def additions(n_rows: int, n_features: int) -> float:
     """
     # A record that is not checked yet may state a negative number.
     pairs = 4.0 * math.log2(max(n_rows, 0) + 2)
-    return block_rows(n_features) + MOST_BLOCKS + pairs + 10.0
+    return block_rows(n_features) + MOST_BLOCKS + pairs
 
 
 def mean_rounding(
@@ -77,7 +77,8 @@ def mean_rounding(
     if not weights.uniform:
         # Weights are rounded, and so are their products.
         record += 4.0 * u * gradient
-    added = 1.01 * additions(n_samples, n_features) * UNIT_ROUNDOFF + turned
+    # Divisions by the total weight and the noise scale, and products of errors.
+    added = 1.01 * (additions(n_samples, n_features) + 8.0) * UNIT_ROUNDOFF + turned
     return record + added * gradient
 
 
@@ -100,7 +101,7 @@ def gradient_rounding(
     """Bound on the rounding error of a computed gradient of the objective, from public numbers."""
     scores = (n_features + 3.0) * norm * row_norm * loss.curvature
     # A row's projection factor errs like a sum of n_features squares; its weight is a factor too.
-    terms = additions(n_samples, n_features) + n_features + loss.n_scores + 18.0
+    terms = additions(n_samples, n_features) + n_features + loss.n_scores + 26.0
     sums = terms * loss.score_residual_limit(norm * row_norm)
     columns = math.sqrt(loss.n_scores)
     return 2.0 * UNIT_ROUNDOFF * columns * row_norm * (scores + sums)

@@ -14,3 +14,4 @@ from .projection import rows_in_domain as rows_in_domain
 from .sources import RowsError as RowsError
 from .sources import in_memory as in_memory
 from .sources import rows_outside as rows_outside
+from .sources import whole as whole

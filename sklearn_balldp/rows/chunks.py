@@ -180,10 +180,19 @@ def _applied(function: Callable[..., Any], width: int, dtype: Any, chunk: Any) -
 
 
 def computed(name: str, values: Any) -> Any:
-    """What the active scheduler computes; errors of Dask are replaced, as they may quote rows."""
-    client = _client()
-    try:
+    """What the active scheduler computes."""
+
+    def compute() -> Any:
+        client = _client()
         return values.compute() if client is None else _waited(client, values)
+
+    return _asked(name, compute)
+
+
+def _asked(name: str, ask: Callable[[], Any]) -> Any:
+    """What Dask answers; its errors are replaced, as they may quote rows."""
+    try:
+        return ask()
     except (KeyboardInterrupt, SystemExit, MemoryError):
         raise
     except RowsError as error:
@@ -202,20 +211,18 @@ def _client() -> Any:
     """The client of a cluster, if that is the active scheduler."""
     from dask.base import get_scheduler
 
-    client = getattr(get_scheduler(), "__self__", None)
-    if client is None or not hasattr(client, "nthreads"):
-        return None
-    from distributed import get_worker
+    in_task = False
+    with suppress(ImportError, ValueError):
+        from distributed import get_worker
 
-    with suppress(ValueError):
-        get_worker()
-        raise RuntimeError(
+        in_task = bool(get_worker())
+    if in_task:
+        raise RowsError(
             "X: a task of a cluster cannot wait for others; call fit in the process that has the "
             "client."
         )
-    if client.asynchronous:
-        raise ValueError("X: passes wait for their results; use Client(asynchronous=False).")
-    return client
+    client = getattr(get_scheduler(), "__self__", None)
+    return client if hasattr(client, "nthreads") else None
 
 
 def _waited(client: Any, values: Any) -> Any:
@@ -242,7 +249,7 @@ def _check_workers() -> None:
     if client is None:
         return
     package = "sklearn_balldp"
-    workers = client.get_versions(packages=[package])["workers"]
+    workers = _asked("X", lambda: client.get_versions(packages=[package])["workers"])
     if not workers:
         raise ValueError(
             "X: the Dask cluster has no workers; wait for one (client.wait_for_workers(1)), or let "

@@ -160,3 +160,10 @@ def rows_outside(X: Any) -> Any:
 
         return ChunkedRows(X)
     return Stored(X) if is_store(X) else None
+
+
+def whole(name: str, values: Any) -> Any:
+    """Values that stay elsewhere, read into memory; all others as they are."""
+    if is_store(values):
+        return Stored(values).whole()
+    return in_memory(name, values)
