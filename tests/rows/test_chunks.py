@@ -85,7 +85,7 @@ def assert_predicts_alike(head, other, X, rows):
 
 @lazy
 @pytest.mark.kills("rows/chunks.py", "cut(columns, slice(start, stop))", "cut([c if c is None else np.roll(c, 1) for c in columns], slice(start, stop))")
-@pytest.mark.kills("rows/chunks.py", "range(0, len(nodes), _ADDED)", "range(0, len(nodes) - 1, _ADDED)")
+@pytest.mark.kills("rows/chunks.py", "nodes[i : i + _ADDED]", "nodes[i : i + _ADDED - 1]")
 @pytest.mark.kills("rows/passes.py", "        a += b", "        a += 2 * b")
 @pytest.mark.kills("rows/passes.py", "range(0, max(len(rows), 1), size)", "range(0, max(len(rows) - size, 1), size)")
 @pytest.mark.parametrize("scheduler", ["synchronous", "threads"])
