@@ -20,7 +20,7 @@ from .._validation import all_finite, caller_level
 from .._version import __version__
 from ..accounting import count
 from ..losses import Array
-from ..mechanisms import Kernel, Mechanism, Query, Records, answered, drive
+from ..mechanisms import Kernel, Mechanism, Query, Records, Sums, answered, drive
 from ..mechanisms.settings import TUNING
 from ..privacy.bounds import Bound, check_rising, tag_of
 from ..privacy.gaussian import mu_from_budget
@@ -30,7 +30,7 @@ from ..privacy.release import Release
 from ..privacy.weights import Weights
 from ..progress import bar
 from ..radius import ChosenRadius
-from ..rows import SINGLE_BLAS_THREAD, blas_threads_for, check_sizes, row_blocks
+from ..rows import SINGLE_BLAS_THREAD, blas_threads_for, blocks_of, check_sizes
 from .released import Released, Settings
 
 
@@ -99,6 +99,8 @@ def release(head: Any, pledge: Pledge, records: Records) -> Released:
     """Let the kernel answer the queries of a mechanism, which has the record counted first."""
     mechanism, problem, noise = pledge.mechanism, pledge.problem, pledge.noise
     bound: Any = pledge.release.bound
+    if not isinstance(bound, Sums) and hasattr(records.X, "warn_of_passes"):
+        records.X.warn_of_passes()
     if head.accountant is not None:
         # A limit is told before rows are read, and rows that are refused anyway cost nothing.
         head.accountant.ledger.check(pledge.release)
@@ -151,7 +153,7 @@ def _check_rows(X: Any, domain: str) -> None:
     """Raise a ValueError if rows in memory are refused; those of files are read once counted."""
     if isinstance(X, np.ndarray):
         with all_finite():
-            for _, block in row_blocks(X):
+            for _, block in blocks_of(X):
                 check_sizes(block, domain)
 
 

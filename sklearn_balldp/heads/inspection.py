@@ -13,7 +13,7 @@ from ..pipelines import parts_of
 from ..privacy.digest import parameters_digest
 from ..privacy.noise import Noise
 from ..privacy.release import Release
-from ..rows import Rows, check_sizes
+from ..rows import check_sizes
 from . import HEADS
 from .base import BaseBallDPClassifier
 from .fitting import keeps_answers
@@ -76,9 +76,8 @@ def rows_and_codes(
     head: BaseBallDPClassifier, X: Any, y: Any
 ) -> tuple[NDArray[np.floating], NDArray[np.intp]]:
     """Rows as a fitted head sees them, in memory, and positions of their labels among its own."""
-    X, y = validated(head, X, y, reset=False)
     # Audits look at single rows: those of a file are read.
-    X = np.asarray(X) if isinstance(X, Rows) else X
+    X, y = validated(head, X, y, reset=False, whole=True)
     codes = np.searchsorted(head.classes_, y).clip(max=len(head.classes_) - 1)
     if not np.all(head.classes_[codes] == y):
         raise ValueError("y holds labels that the released model does not know.")
