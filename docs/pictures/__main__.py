@@ -7,7 +7,7 @@ import hashlib
 import runpy
 from pathlib import Path
 
-PICTURES = ("ball", "rebuilt", "within")
+PICTURES = ("ball", "conversation", "rebuilt", "within")
 
 
 def digest(script):

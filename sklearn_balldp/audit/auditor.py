@@ -42,7 +42,7 @@ from .certificates import check_prior
 from .displays import ReconstructionDisplay, fitted_auditor
 from .noise_tests import ENOUGH, Deviates, deviates_of, noise_checks
 from .preparation import PreparedAudit, anchors_of, audit_generator, in_domain, prepare
-from .supports import STRATEGIES, draw_supports
+from .supports import STRATEGIES, Surroundings, draw_supports
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -311,20 +311,19 @@ class ReconstructionAuditor(HoldsModel, MetaEstimatorMixin, ClassifierMixin, Bas
         )
         setting = self._setting(prepared, prior)
         head, codes = prepared.head, prepared.records.codes
-        supports, n_skipped = draw_supports(
+        around = Surroundings(
             in_domain(head, prepared.records.X),
             codes,
             prepared.pool,
             setting.at_radius.radius,
-            anchors=anchors_of(prepared, self.anchors),
-            n_supports=self.n_supports,
             n_candidates=self.n_candidates,
             strategy=self.support,
-            random_state=rng,
             metric=head.release_.metric,
             any_label=self.candidate_labels == "any",
             owners=prepared.owners,
         )
+        anchors = anchors_of(prepared, self.anchors)
+        supports, n_skipped = draw_supports(around, anchors, self.n_supports, rng)
         seeds = rng.integers(2**63, size=len(supports))
         jobs = [
             joblib.delayed(audit_support)(setting, support, np.random.default_rng(int(seed)))

@@ -1,8 +1,8 @@
 """Candidate sets of an audit: records near an anchor, from rows that were not trained on."""
 
 import math
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import KW_ONLY, dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -133,93 +133,136 @@ def select(
     return np.array(chosen)
 
 
+class _Ball(NamedTuple):
+    """Rows of the pool that may stand in for one record."""
+
+    positions: NDArray[np.intp]
+    rows: Rows
+    distance: Rows
+    needed: float  # the smallest radius that has enough of them
+    spare: int  # rows that earlier records of the same person may take away
+
+
+class _Shortage(NamedTuple):
+    """Why an anchor is passed over: so many candidates are near, and the radius that would do."""
+
+    n_near: int
+    needed: float
+
+
+@dataclass(frozen=True, repr=False)
+class Surroundings:
+    """What supports are drawn from: training records in the ball, and the pool around them."""
+
+    X: NDArray[np.floating]
+    codes: Codes
+    pool: Pool
+    radius: float
+    _: KW_ONLY
+    n_candidates: int
+    strategy: str
+    metric: str = "euclidean"
+    any_label: bool = False
+    owners: Codes | None = None  # of each training record, where persons are attacked
+
+    def support(self, anchor: int, random_state: np.random.Generator) -> Support | _Shortage:
+        """Candidates for an anchor's record, or for all of its owner."""
+        places = np.array([anchor])
+        if self.owners is not None:
+            places = np.flatnonzero(self.owners == self.owners[anchor])
+        balls = [self._ball(places, i) for i in range(len(places))]
+        # The radius must do for all records of a person.
+        needed = max(ball.needed for ball in balls)
+        if needed > self.radius:
+            return _Shortage(max(0, min(len(b.rows) - b.spare for b in balls)), needed)
+        taken: list[set[int]] = [set() for _ in range(self.n_candidates)]
+        picks = [(ball, self._pick(ball, taken, random_state)) for ball in balls]
+        positions = np.stack([ball.positions[picked] for ball, picked in picks], axis=1)
+        rows = np.stack([ball.rows[picked] for ball, picked in picks], axis=1)
+        n_in_ball = min(len(ball.rows) for ball in balls)
+        return Support(anchor, rows, self.pool.codes[positions], positions, n_in_ball, places)
+
+    def _ball(self, places: NDArray[np.intp], i: int) -> _Ball:
+        """The rows that may stand in for record ``places[i]``."""
+        code = int(self.codes[places[i]])
+        row = project_onto_ball(self.X[places[i]][None].astype(np.float64), self.pool.norm_bound)
+        spare = i if self.any_label else int((self.codes[places[:i]] == code).sum())
+        positions, rows = self.pool.candidate_rows(None if self.any_label else code)
+        distance = distances(rows, row, self.metric)[:, 0]
+        same = self.pool.codes[positions] == code
+        # The anchor's row is no candidate; under another label, at any distance, it is one.
+        other = ~same | (distance > _SAME * max(self.radius, float(np.linalg.norm(row))))
+        reach = np.where(same, distance, 0.0)[other]
+        near, last = np.flatnonzero(other)[reach <= self.radius], self.n_candidates + spare - 1
+        needed = float(np.partition(reach, last)[last]) if len(reach) > last else np.inf
+        return _Ball(positions[near], rows[near], distance[near], needed, spare)
+
+    def _pick(
+        self, ball: _Ball, taken: list[set[int]], random_state: np.random.Generator
+    ) -> list[int]:
+        """A row for each candidate, none that it has ``taken`` in another record's place."""
+        drawn = select(
+            ball.rows,
+            ball.distance,
+            self.n_candidates + ball.spare,
+            self.strategy,
+            random_state,
+            metric=self.metric,
+        )
+        picked: list[int] = []
+        for positions in taken:
+            fresh = (k for k in drawn if ball.positions[k] not in positions and k not in picked)
+            picked.append(next(fresh))
+            positions.add(int(ball.positions[picked[-1]]))
+        return picked
+
+
 def draw_supports(
-    X: NDArray[np.floating],
-    codes: Codes,
-    pool: Pool,
-    radius: float,
-    *,
+    around: Surroundings,
     anchors: NDArray[np.intp],
     n_supports: int,
-    n_candidates: int,
-    strategy: str,
     random_state: np.random.Generator,
-    metric: str = "euclidean",
-    any_label: bool = False,
-    owners: Codes | None = None,
 ) -> tuple[list[Support], int]:
-    """Supports around random training records, or persons, drawn without replacement.
+    """Supports around random anchors, or their persons, drawn without replacement.
 
     Anchors with too few candidates, far from all public records, are passed over.
     """
     supports: list[Support] = []
-    passed_over: list[tuple[int, float]] = []
-    if owners is not None:
+    passed_over: list[_Shortage] = []
+    if around.owners is not None:
         # Keep one record of each owner.
-        anchors = anchors[np.unique(owners[anchors], return_index=True)[1]]
-
-    def ball_around(places: NDArray[np.intp], i: int) -> tuple[Any, Rows, Rows, float, int]:
-        """Pool positions and rows near a record, how far they are, the radius needed, a margin."""
-        code = int(codes[places[i]])
-        row = project_onto_ball(X[places[i]][None].astype(np.float64), pool.norm_bound)[0]
-        # A row more for each earlier record that may have taken one: see below.
-        more = i if any_label else int((codes[places[:i]] == code).sum())
-        positions, rows = pool.candidate_rows(None if any_label else code)
-        distance, same = distances(rows, row[None], metric)[:, 0], pool.codes[positions] == code
-        # The anchor's row is no candidate; under another label, at any distance, it is one.
-        other = ~same | (distance > _SAME * max(radius, float(np.linalg.norm(row))))
-        reach = np.where(same, distance, 0.0)[other]
-        near, last = np.flatnonzero(other)[reach <= radius], n_candidates + more - 1
-        needed = float(np.partition(reach, last)[last]) if len(reach) > last else np.inf
-        return positions[near], rows[near], distance[near], needed, more
-
+        anchors = anchors[np.unique(around.owners[anchors], return_index=True)[1]]
     for anchor in random_state.permutation(anchors)[: _TRIED_ANCHORS * n_supports].tolist():
         if len(supports) == n_supports:
             break
-        places = np.array([anchor])
-        if owners is not None:
-            places = np.flatnonzero(owners == owners[anchor])
-        balls = [ball_around(places, i) for i in range(len(places))]
-        # The radius must do for all records of a person.
-        needed = max(ball[3] for ball in balls)
-        if needed > radius:
-            n_near = min(len(distance) - more for _, _, distance, _, more in balls)
-            passed_over.append((max(0, n_near), needed))
-            continue
-        picks = []
-        taken: list[set[int]] = [set() for _ in range(n_candidates)]
-        for positions, rows, distance, _, more in balls:
-            drawn = select(
-                rows, distance, n_candidates + more, strategy, random_state, metric=metric
-            )
-            # No candidate has one public row in the place of two records.
-            picked: list[int] = []
-            for rows_of_one in taken:
-                fresh = (k for k in drawn if positions[k] not in rows_of_one and k not in picked)
-                picked.append(next(fresh))
-                rows_of_one.add(int(positions[picked[-1]]))
-            picks.append((rows[picked], positions[picked]))
-        chosen = np.stack([positions for _, positions in picks], axis=1)
-        picked_rows = np.stack([rows for rows, _ in picks], axis=1)
-        n_in_ball = min(len(ball[2]) for ball in balls)
-        codes_of = pool.codes[chosen]
-        supports.append(Support(anchor, picked_rows, codes_of, chosen, n_in_ball, places))
-    short = n_supports - len(supports)
-    if short > 0:
-        n_near = max((n_near for n_near, _ in passed_over), default=0)
-        needed = ([*sorted(needed for _, needed in passed_over), *[np.inf] * short])[short - 1]
-        remedy = "more X_public (or a larger holdout), or lower n_candidates or n_supports"
-        if np.isfinite(needed):
-            remedy = (
-                f"a radius of {rounded(needed, 4, UP)} would do: pass it as the auditor's radius "
-                f"(not the head's), or pass {remedy}"
-            )
+        drawn = around.support(anchor, random_state)
+        if isinstance(drawn, Support):
+            supports.append(drawn)
         else:
-            remedy = f"no radius would do: pass {remedy}"
-        raise TooFewCandidates(
-            f"only {len(supports)} of n_supports={n_supports} anchors have "
-            f"n_candidates={n_candidates} distinct candidates within {rounded(radius, 4, UP)}, the "
-            f"others at most {n_near}; {remedy}.",
-            needed,
-        )
+            passed_over.append(drawn)
+    if len(supports) < n_supports:
+        raise _too_few(around, len(supports), n_supports, passed_over)
     return supports, len(passed_over)
+
+
+def _too_few(
+    around: Surroundings, n_drawn: int, n_supports: int, passed_over: list[_Shortage]
+) -> TooFewCandidates:
+    """The error for supports that are missing, with a radius that has enough."""
+    short = n_supports - n_drawn
+    n_near = max((one.n_near for one in passed_over), default=0)
+    needed = ([*sorted(one.needed for one in passed_over), *[np.inf] * short])[short - 1]
+    remedy = "more X_public (or a larger holdout), or lower n_candidates or n_supports"
+    if np.isfinite(needed):
+        remedy = (
+            f"a radius of {rounded(needed, 4, UP)} would do: pass it as the auditor's radius "
+            f"(not the head's), or pass {remedy}"
+        )
+    else:
+        remedy = f"no radius would do: pass {remedy}"
+    return TooFewCandidates(
+        f"only {n_drawn} of n_supports={n_supports} anchors have "
+        f"n_candidates={around.n_candidates} distinct candidates within "
+        f"{rounded(around.radius, 4, UP)}, the others at most {n_near}; {remedy}.",
+        needed,
+    )

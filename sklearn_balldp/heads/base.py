@@ -1,11 +1,10 @@
 """The one template of every head: parameters, a fit in four steps, and a linear decision."""
 
-import contextlib
 import copy
 import math
 import numbers
 from abc import ABCMeta, abstractmethod
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cache, partial
 from typing import Any, ClassVar
@@ -16,23 +15,20 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.metrics import accuracy_score
 from sklearn.utils import Tags
-from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_is_fitted
 
 from .._parameters import (
     Epsilon,
     Inside,
     check_flag,
-    check_no_mask,
     check_number,
     check_option,
     check_positive,
     check_whole,
 )
-from .._validation import all_finite, all_or_nothing, check_complete, complete_labels, validated
+from .._validation import all_finite, all_or_nothing, validated
 from ..accounting.accountant import check_accountant
 from ..adjacency import DOMAINS, METRICS
-from ..labels import fault_of, plain
 from ..losses import Array
 from ..mechanisms import Mechanism, Records, Statistics
 from ..pipelines import Head
@@ -50,15 +46,12 @@ from ..radius import (
 from ..rows import in_memory, joined
 from .fitting import promise, release, warn_of_large_delta
 from .known_radius import known_radius
+from .labels import Labels, declared_classes
 from .plan import Plan, plan_of
 from .released import Released, Settings
 from .scoring import ScoreRule, decisions, largest_of
 from .serving import plain_model
 from .weighing import FitWeights, fit_weights
-
-#: Classes in order, positions of the records' labels among them, and counts; the last two may be
-#: None.
-Labels = tuple[NDArray[Any], Any, tuple[int, ...] | None]
 
 
 @dataclass(eq=False, repr=False)
@@ -257,24 +250,6 @@ class BaseBallDPClassifier(Head, ClassifierMixin, BaseEstimator, metaclass=ABCMe
         frozen = isinstance(self.radius, FrozenEstimator)
         return self.radius.estimator if frozen else self.radius
 
-    def _declared_classes(self) -> Any:
-        """Declared classes in order, each once; None where the labels tell them."""
-        if self.classes is None:
-            return None
-        # A set is a list too.
-        listed = list(self.classes) if isinstance(self.classes, Set) else self.classes
-        check_complete("classes", listed, "leave them out")
-        declared = classes = np.empty(0)
-        with contextlib.suppress(TypeError, ValueError):
-            declared = np.asarray(plain(listed))
-            classes = np.unique(declared)
-        if declared.ndim != 1 or len(classes) < 2:
-            raise ValueError(
-                f"classes must list at least 2 labels of one type, got {self.classes!r}."
-            )
-        _check_labels("classes", classes)
-        return classes
-
     # The fit.
 
     def fit(
@@ -323,8 +298,8 @@ class BaseBallDPClassifier(Head, ClassifierMixin, BaseEstimator, metaclass=ABCMe
         with shown(self.verbose), all_or_nothing(self):
             self._check_parameters()
             rows, targets = validated(self, X, y)
-            labels = self._encode(targets)
-            self.classes_, codes, _ = labels
+            labels = Labels.of(targets, declared_classes(self.classes), self.protect_labels)
+            self.classes_ = labels.classes
             weights = self._weights(len(rows), labels, groups)
             radius = known_radius(self)
             if radius is None:
@@ -342,7 +317,7 @@ class BaseBallDPClassifier(Head, ClassifierMixin, BaseEstimator, metaclass=ABCMe
                 )
             problem = self._public_numbers(rows.shape, labels, weights, radius)
             pledge = promise(self, problem, radius)
-            self.released_ = release(self, pledge, Records(rows, codes, weights.rows))
+            self.released_ = release(self, pledge, Records(rows, labels.codes, weights.rows))
         return self
 
     def plan(
@@ -382,7 +357,14 @@ class BaseBallDPClassifier(Head, ClassifierMixin, BaseEstimator, metaclass=ABCMe
         for name, value in (("n_samples", n_samples), ("n_features", n_features)):
             check_whole(name, value)
         shape = int(n_samples), int(n_features)
-        labels = self._planned_labels(shape[0], class_counts, y, groups)
+        labels = Labels.planned(
+            shape[0],
+            declared_classes(self.classes),
+            self.protect_labels,
+            class_counts=class_counts,
+            y=y,
+            of_persons=groups is not None,
+        )
         weights = self._weights(shape[0], labels, groups)
         radius = known_radius(self)
         if radius is None:
@@ -392,62 +374,15 @@ class BaseBallDPClassifier(Head, ClassifierMixin, BaseEstimator, metaclass=ABCMe
             )
         problem = self._public_numbers(shape, labels, weights, radius)
         pledge = promise(self, problem, radius)
-        return plan_of(pledge.release, labels[0].tolist(), labels[2])
-
-    def _planned_labels(self, n_samples: int, class_counts: Any, y: Any, groups: Any) -> Labels:
-        if self.protect_labels:
-            return self._declared_classes(), None, None
-        array: NDArray[Any] = np.empty(())
-        if y is not None:
-            y = complete_labels(y)
-            with contextlib.suppress(TypeError, ValueError):
-                array = np.asarray(y)
-            if class_counts is not None or array.shape != (n_samples,):
-                raise ValueError(
-                    f"y must hold one label for each of n_samples={n_samples!r} records, and takes "
-                    "the place of class_counts."
-                )
-            return self._encode(array)
-        if class_counts is None:
-            raise ValueError(
-                "class_counts=None: with public labels the noise may follow the counts; pass the "
-                "records of each class."
-            )
-        if groups is not None:
-            raise ValueError(
-                "y=None: with public labels the noise follows the classes of each owner; pass y "
-                "with groups."
-            )
-        check_no_mask("class_counts", class_counts)
-        with contextlib.suppress(TypeError, ValueError):
-            array = np.asarray(class_counts)
-        classes = self._declared_classes()
-        classes = np.arange(array.size) if classes is None else classes
-        if array.shape != classes.shape or len(classes) < 2:
-            raise ValueError(
-                "class_counts must list the records of each class, in the order of classes, for at "
-                f"least 2 classes ({len(classes)} declared), got {class_counts!r}."
-            )
-        counts: tuple[Any, ...] = tuple(array.tolist())
-        for count in counts:
-            check_whole("class_counts", count, 0)
-        if sum(counts) != n_samples:
-            raise ValueError(
-                f"class_counts={counts!r} add up to {sum(counts)}, not to n_samples={n_samples!r}."
-            )
-        # No record is looked at: a plan of many takes no memory.
-        return classes, None, counts
+        return plan_of(pledge.release, labels.classes.tolist(), labels.counts)
 
     def _weights(self, n_samples: int, labels: Labels, groups: ArrayLike | None) -> FitWeights:
         """The weights of the records, and what a radius and a delta must be for them."""
-        classes, codes, counts = labels
-        if self.protect_labels:
-            codes = counts = None
         weights = fit_weights(
-            codes,
+            labels.public_codes,
             n_samples,
-            classes,
-            counts=counts,
+            labels.classes,
+            counts=labels.counts,
             groups=in_memory("groups", groups),
         )
         warn_of_large_delta(self.delta, weights.public)
@@ -461,13 +396,12 @@ class BaseBallDPClassifier(Head, ClassifierMixin, BaseEstimator, metaclass=ABCMe
         radius: ChosenRadius,
     ) -> Problem:
         """The public numbers of a fit."""
-        classes, _, counts = labels
         alpha = getattr(self, "alpha", 0.0)
         problem = self._problem(
             n_samples=shape[0],
             n_features=shape[1],
-            n_classes=len(classes),
-            class_counts=None if self.protect_labels else counts,
+            n_classes=len(labels.classes),
+            class_counts=labels.counts,
             alpha=math.nan if alpha is None else float(alpha),
             norm_bound=float(self.norm_bound),
             radius=math.nan if radius.value is None else float(radius.value),
@@ -477,7 +411,7 @@ class BaseBallDPClassifier(Head, ClassifierMixin, BaseEstimator, metaclass=ABCMe
         )
         if radius.value is None:
             problem = replace(problem, radius=problem.full_radius)
-        self._settings().check(classes, problem)
+        self._settings().check(labels.classes, problem)
         return problem
 
     # What was released.
@@ -564,41 +498,6 @@ class BaseBallDPClassifier(Head, ClassifierMixin, BaseEstimator, metaclass=ABCMe
         if not declared.any():
             raise ValueError("y_public holds no label of the head; pass rows of its classes.")
         return rows[declared], labels[declared]
-
-    def _encode(self, y: NDArray[Any]) -> Labels:
-        classes = self._declared_classes()
-        if classes is None:
-            if y.dtype.kind not in "biu":  # whole numbers are classes, and need no slow look
-                if type_of_target(y) == "unknown":
-                    raise ValueError(
-                        f"Unknown label type in y, {type(y.flat[0]).__name__}: pass texts or whole "
-                        "numbers (y.astype(str))."
-                    )
-                check_classification_targets(y)
-            pair = None
-            with contextlib.suppress(TypeError):
-                pair = np.unique(y, return_inverse=True)
-            # Outside of the handler: an error's context may quote a label.
-            if pair is None:
-                raise ValueError("y mixes labels of types that cannot be compared; use one type.")
-            classes, codes = pair
-            if len(classes) < 2:
-                raise ValueError(
-                    "y holds 1 class; a classifier needs at least 2 classes (pass classes=[...] "
-                    "to declare labels that are absent from y)."
-                )
-            _check_labels("y", classes)
-        else:
-            declared = False
-            with contextlib.suppress(TypeError, np.exceptions.DTypePromotionError):
-                codes = np.searchsorted(classes, y).clip(max=len(classes) - 1)
-                declared = bool(np.all(classes[codes] == y))
-            if not declared:
-                raise ValueError(
-                    "y holds labels outside the declared classes; add them to classes or drop "
-                    "those records (a continuous target is for a regressor)."
-                )
-        return classes, codes, tuple(np.bincount(codes, minlength=len(classes)).tolist())
 
     def _predicted(self, X: Any, finish: Callable[[Array], NDArray[Any]]) -> Any:
         """What is made of the scores of rows: lazily, where these are an array of Dask."""
@@ -689,10 +588,3 @@ def _parameters_of(kind: type[BaseBallDPClassifier]) -> frozenset[str]:
 def _labels_of(classes: NDArray[Any], scores: Array) -> NDArray[Any]:
     """The labels of largest score."""
     return classes[largest_of(scores)]
-
-
-def _check_labels(name: str, classes: NDArray[Any]) -> None:
-    """Raise a ValueError for classes that no folder holds, before anything is charged for them."""
-    fault = fault_of(classes)
-    if fault is not None:
-        raise ValueError(f"{name} holds labels {fault}.")

@@ -4,6 +4,7 @@ Both are functions of public numbers and of what was released, so neither costs 
 are those of a Gaussian model of the classes; "Noisy sums" of the documentation says how.
 """
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -90,6 +91,51 @@ def spectrum_of_mean(values: Array, mean: float, floor: float) -> Array:
     return floor + np.maximum(values - floor - shift, 0.0)
 
 
+@dataclass(frozen=True)
+class _Spread:
+    """Deviations of noisy class means from the grand mean, and what adds to their products.
+
+    The noises of two deviations have the covariance ``base - common - common[:, None]``, value by
+    value, and on the diagonal the noise of the class itself too. Sampling adds, in units of the
+    covariance within classes, 1 / counts on the diagonal, less 1 / counts.sum(). No matrix of
+    classes is made.
+    """
+
+    means: Array
+    noise: Array  # variance of the noise in each value of a class mean
+    counts: Array
+
+    @property
+    def shares(self) -> Array:
+        return self.counts / self.counts.sum()
+
+    @property
+    def grand(self) -> Array:
+        return self.shares @ self.means
+
+    @property
+    def deviations(self) -> Array:
+        return self.means - self.grand
+
+    @property
+    def common(self) -> Array:
+        return self.shares * self.noise
+
+    @property
+    def base(self) -> float:
+        return float(self.shares**2 @ self.noise)
+
+    @property
+    def noise_of(self) -> Array:
+        """Variance of the noise in each value of a deviation."""
+        return self.noise - 2.0 * self.common + self.base
+
+    @property
+    def sampling_of(self) -> Array:
+        """What sampling adds to it, in units of the variance within classes."""
+        return 1.0 / self.counts - 1.0 / self.counts.sum()
+
+
 def _scores(
     means: Array,
     noise: Array,
@@ -100,59 +146,72 @@ def _scores(
     shrinkage: Any,
 ) -> tuple[Array, Array]:
     """Weights and offsets for rows of norm 1, from means and moment and their noise."""
-    n_features = means.shape[1]
-    shares = counts / counts.sum()
-    grand = shares @ means
-    deviations = means - grand
-    # Covariance of the noises of two deviations, value by value: -common - common[:, None] + base,
-    # and the noise itself on the diagonal. What sampling adds, in units of the covariance within
-    # classes, is 1 / counts on the diagonal, less 1 / counts.sum(). No matrix of classes is made.
-    common, base = shares * noise, float(shares**2 @ noise)
-    noise_of, sampling_of = noise - 2.0 * common + base, 1.0 / counts - 1.0 / counts.sum()
-
-    # Within classes: what the means explain goes, but for their noise.
-    within = moment - (means.T * shares) @ means + (shares @ noise) * np.eye(n_features)
-    raw, vectors = np.linalg.eigh(within)
-    mean = max(float(raw.mean()), WITHIN_CLASS_FLOOR / n_features)
-    edge = sigma * np.sqrt(2.0 * n_features)
-    if isinstance(shrinkage, str):
-        # Noise spreads the eigenvalues and leaves their sum: back to the nearest ones of that sum.
-        clean = spectrum_of_mean(raw, mean, LEAST_REACH**2 * mean)
-        # Directions whose eigenvalue is less than the noise must not count as exact.
-        unsure = edge / RIDGE + mean * n_features / counts.sum()
-        inverse = 1.0 / (clean + 1.0 / (1.0 / unsure + 1.0 / (RIDGE * mean)))
-    else:
-        clean = np.maximum((1.0 - shrinkage) * raw + shrinkage * mean, 1e-6 * mean)
-        inverse = 1.0 / clean
-
-    # Inner products of the deviations in that metric, less what noise and sampling add to them.
-    rotated = deviations @ vectors
+    spread = _Spread(means, noise, counts)
+    raw, vectors, clean, inverse = _clean_spectrum(spread, moment, sigma, shrinkage)
+    rotated = spread.deviations @ vectors
     weights = (rotated * inverse) @ vectors.T
-    trace, sampled = float(inverse.sum()), float(inverse @ clean)
-    norms = np.vecdot(weights, deviations) - trace * noise_of - sampled * sampling_of
-    signal = max(float(shares @ norms), np.finfo(np.float64).tiny)
+    norms = _unbiased_norms(spread, weights, clean, inverse)
+    signal = max(float(spread.shares @ norms), np.finfo(np.float64).tiny)
+    # Weights depend on the noise of the moment that they are measured with.
+    bias = rotated**2 @ _stein(raw, inverse, sigma)
+    measured = _products(spread, weights, norms, moment, clean, inverse) + bias
+    # The noise of a class is in its scores alone; the rest has one law for all classes.
+    isotropic = float(inverse**2 @ clean)
+    of_class = spread.noise_of * isotropic + spread.sampling_of * float(inverse**2 @ clean**2)
+    smallest = signal * isotropic / inverse.sum()
+    variance = of_class + max(float(spread.shares @ (measured - of_class)), smallest)
 
-    # Variance of the scores within classes. Weights depend on the noise of the moment they are
-    # measured with: Stein's identity for eigenvalues gives what to take off.
+    log_odds = signal**2 / float(spread.shares @ variance)
+    slope = signal / variance / (1.0 + log_odds / TAIL)
+    return slope[:, None] * weights, log_priors - slope * (weights @ spread.grand + 0.5 * norms)
+
+
+def _clean_spectrum(
+    spread: _Spread, moment: Array, sigma: float, shrinkage: Any
+) -> tuple[Array, Array, Array, Array]:
+    """Eigenvalues and directions of the moment within classes; without noise; their inverse."""
+    n_features = len(moment)
+    # What the means explain goes, but for their noise.
+    explained = (spread.means.T * spread.shares) @ spread.means
+    noise_of_means = float(spread.shares @ spread.noise)
+    raw, vectors = np.linalg.eigh(moment - explained + noise_of_means * np.eye(n_features))
+    mean = max(float(raw.mean()), WITHIN_CLASS_FLOOR / n_features)
+    if not isinstance(shrinkage, str):
+        clean = np.maximum((1.0 - shrinkage) * raw + shrinkage * mean, 1e-6 * mean)
+        return raw, vectors, clean, 1.0 / clean
+    # Noise spreads the eigenvalues and leaves their sum: back to the nearest ones of that sum.
+    clean = spectrum_of_mean(raw, mean, LEAST_REACH**2 * mean)
+    # Directions whose eigenvalue is less than the noise must not count as exact.
+    edge = sigma * np.sqrt(2.0 * n_features)
+    unsure = edge / RIDGE + mean * n_features / spread.counts.sum()
+    return raw, vectors, clean, 1.0 / (clean + 1.0 / (1.0 / unsure + 1.0 / (RIDGE * mean)))
+
+
+def _unbiased_norms(spread: _Spread, weights: Array, clean: Array, inverse: Array) -> Array:
+    """Squared lengths of the deviations in that metric, less what noise and sampling add."""
+    added = float(inverse.sum()) * spread.noise_of + float(inverse @ clean) * spread.sampling_of
+    return np.vecdot(weights, spread.deviations) - added
+
+
+def _products(
+    spread: _Spread, weights: Array, norms: Array, moment: Array, clean: Array, inverse: Array
+) -> Array:
+    """Variances of the scores within classes, as the noisy moment and means tell them."""
+    total = moment - np.outer(spread.grand, spread.grand)
+    # Inner products with all deviations are those of augmented vectors, but for one's own.
+    trace, ones = float(inverse.sum()), np.ones(len(spread.counts))
+    offset = trace * (spread.common - spread.base) + float(inverse @ clean) / spread.counts.sum()
+    left = np.column_stack((weights, ones, offset))
+    right = np.column_stack((spread.deviations, trace * spread.common, ones))
+    squares = np.vecdot(left @ ((right.T * spread.shares) @ right), left)
+    squares += spread.shares * (norms**2 - np.vecdot(left, right) ** 2)
+    return np.vecdot(weights @ total, weights) - squares
+
+
+def _stein(raw: Array, inverse: Array, sigma: float) -> Array:
+    """By Stein's identity for eigenvalues: what the noise of the moment adds, by direction."""
     gaps = raw[:, None] - raw
     close = np.abs(gaps) <= 1e-9 * (np.abs(raw[-1]) + np.abs(raw[0]))
     slopes = np.zeros(gaps.shape)
     np.divide(inverse[:, None] - inverse, gaps, out=slopes, where=~close)
-    stein = -(sigma**2) * inverse * slopes.sum(axis=1)
-    total = moment - np.outer(grand, grand)
-    # Inner products with all deviations are those of augmented vectors, but for one's own.
-    offset = trace * (common - base) + sampled / counts.sum()
-    left = np.column_stack((weights, np.ones(len(counts)), offset))
-    right = np.column_stack((deviations, trace * common, np.ones(len(counts))))
-    squares = np.vecdot(left @ ((right.T * shares) @ right), left)
-    squares += shares * (norms**2 - np.vecdot(left, right) ** 2)
-    measured = np.vecdot(weights @ total, weights) + rotated**2 @ stein - squares
-    # The noise of a class is in its scores alone; the rest has one law for all classes.
-    isotropic = float(inverse**2 @ clean)
-    of_class = noise_of * isotropic + sampling_of * float(inverse**2 @ clean**2)
-    smallest = signal * isotropic / inverse.sum()
-    variance = of_class + max(float(shares @ (measured - of_class)), smallest)
-
-    log_odds = signal**2 / float(shares @ variance)
-    slope = signal / variance / (1.0 + log_odds / TAIL)
-    return slope[:, None] * weights, log_priors - slope * (weights @ grand + 0.5 * norms)
+    return -(sigma**2) * inverse * slopes.sum(axis=1)

@@ -111,28 +111,42 @@ class Sums(Query):
     def ratio(self, problem: Problem, radius: float, labels: str) -> float:
         if not self._is_proved(problem):
             return math.inf
-        scales, weights = self._occupied(problem), problem.sums_weights
-        smallest = float(scales.min())
+        bounds = [self._by_moves(problem, radius, labels)]
+        if self.moment is not None:
+            bounds.append(self._by_joint_move(problem, radius, labels))
+        if problem.sums_weights.class_largest is not None and not self.pooled:
+            bounds.append(self._by_class(problem, radius, labels))
+        return min(bounds) * (1.0 + 2.0**-50)
+
+    def _by_moves(self, problem: Problem, radius: float, labels: str) -> float:
+        """By the furthest moves of class sums and second moment, as if one record made both."""
+        return self._in_noise(problem, *self._moves(problem, radius, labels))
+
+    def _by_joint_move(self, problem: Problem, radius: float, labels: str) -> float:
+        """By the furthest joint move: at large radii no pair of records attains both."""
+        smallest = float(self._occupied(problem).min())
+        together = self._joint_move(problem, radius, labels, smallest) * _UP
+        return together + self._in_noise(problem, 0.0, 0.0)
+
+    def _by_class(self, problem: Problem, radius: float, labels: str) -> float:
+        """By the weight that a person has in each class.
+
+        Beside a moment this holds of the two furthest moves, and not of the joint one: records of
+        two classes may move unequally.
+        """
         sums, moment = self._moves(problem, radius, labels)
+        weights, scales = problem.sums_weights, self._occupied(problem)
+        sizes: Any = problem.class_sizes
+        largest = np.array(weights.class_largest)[sizes > 0.0]
+        share = weights.block_factor * float(np.max(largest / scales)) / weights.largest
+        return self._in_noise(problem, sums * share * float(scales.min()), moment)
+
+    def _in_noise(self, problem: Problem, sums: float, moment: float) -> float:
+        """Moves of class sums and second moment, with their rounding, in units of the noise."""
         rounding = self._roundings(problem)
         noise = math.inf if self.moment is None else self.moment
-        ratio = math.hypot((sums + rounding[0]) / smallest, (moment + rounding[1]) / noise)
-        if self.moment is not None:
-            # At large radii no pair of records attains both; rounding is added to it.
-            together = self._joint_move(problem, radius, labels, smallest)
-            ratio = min(
-                ratio, together * _UP + math.hypot(rounding[0] / smallest, rounding[1] / noise)
-            )
-        if weights.class_largest is not None and not self.pooled:
-            # A person moves each class by the weight there. Beside a moment that holds of the
-            # two largest moves alone, not of the joint one: records of two classes may move
-            # unequally.
-            sizes: Any = problem.class_sizes
-            largest = np.array(weights.class_largest)[sizes > 0.0]
-            share = weights.block_factor * float(np.max(largest / scales)) / weights.largest
-            by_class = sums * share + rounding[0] / smallest
-            ratio = min(ratio, math.hypot(by_class, (moment + rounding[1]) / noise))
-        return ratio * (1.0 + 2.0**-50)
+        smallest = float(self._occupied(problem).min())
+        return math.hypot((sums + rounding[0]) / smallest, (moment + rounding[1]) / noise)
 
     def _is_proved(self, problem: Problem) -> bool:
         """Whether these are sums that the proof speaks of."""

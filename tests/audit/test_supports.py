@@ -6,6 +6,7 @@ from scipy.spatial.distance import cdist
 
 from sklearn_balldp.audit.supports import (
     Pool,
+    Surroundings,
     TooFewCandidates,
     draw_supports,
     duplicates,
@@ -23,15 +24,10 @@ RECORDS, PUBLIC = pool(60, seed=1), pool(150, seed=2)
 
 
 def draw(radius, rows=RECORDS[0], public=PUBLIC, **options):
-    settings = {
-        "anchors": np.arange(60),
-        "n_supports": 5,
-        "n_candidates": 4,
-        "strategy": "farthest",
-        "random_state": np.random.default_rng(0),
-        **options,
-    }
-    return draw_supports(rows, RECORDS[1], Pool(*public, 1.0), radius, **settings)
+    anchors, n_supports = options.pop("anchors", np.arange(60)), options.pop("n_supports", 5)
+    options = {"n_candidates": 4, "strategy": "farthest", **options}
+    around = Surroundings(rows, RECORDS[1], Pool(*public, 1.0), radius, **options)
+    return draw_supports(around, anchors, n_supports, np.random.default_rng(0))
 
 
 @pytest.mark.parametrize("any_label", [False, True])
