@@ -3,6 +3,7 @@
 import math
 import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -13,6 +14,7 @@ from benchmarks.falsify import gaps, grid, plain, search, settings
 from benchmarks.falsify.attacks import ATTACKS
 from benchmarks.falsify.planted import FAULTS
 from benchmarks.falsify.replay import Replay, Violation, fit
+from benchmarks.faults import named_by
 from benchmarks.mutants import MUTANTS
 from benchmarks.study import RESULTS, Run, markdown
 from sklearn_balldp.heads import weighing
@@ -136,6 +138,16 @@ def test_values_that_are_not_those_of_the_records(monkeypatch):
 
 def test_every_planted_fault_has_an_attack():
     assert {attack for attack, _ in FAULTS.values()} <= set(ATTACKS)
+
+
+def test_every_fault_has_its_place(request, tmp_path):
+    """Of the tests that run along: in a run of all, all faults."""
+    shutil.copytree(Path(gradients.__file__).parents[1], tmp_path / "sklearn_balldp")
+    for fault in {fault: None for _, fault in named_by(request.session.items)}:
+        sound = (tmp_path / "sklearn_balldp" / fault.file).read_text()
+        fault.put_into(tmp_path)
+        (tmp_path / "sklearn_balldp" / fault.file).write_text(sound)
+        assert fault.attack in {"", *ATTACKS}
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda own: own.name)
