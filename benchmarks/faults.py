@@ -1,4 +1,4 @@
-"""``python -m benchmarks.faults [TESTS]``: whether tests fail on the faults that they are there for.
+"""``python -m benchmarks.faults [TESTS]``: whether tests fail on faults that they are there for.
 
 A test names them, ``@pytest.mark.kills(file, text, other)``: a text that stands once in a module of
 the package, and what takes its place, such as a sensitivity that is too small, or noise that is
