@@ -236,6 +236,7 @@ class Falling(Promised):
 
 @pytest.mark.parametrize("claimed", ["0.0", "nan", "-1.0", "0.2"])
 @pytest.mark.parametrize("radius", [None, 1.0])
+@pytest.mark.kills("privacy/bounds.py", "if not mu >= least * (1.0 - 1e-9):", "if mu < 0.0:")
 def test_a_bound_that_falls_as_the_radius_grows_is_refused(claimed, radius):
     """Three fits were once counted as 0 under a limit of 1."""
 
@@ -446,6 +447,12 @@ class OtherSteps(GradientPerturbation):
         OtherSteps(start="zero", n_steps=1, clip=0.2),
         OtherSteps(start="mean", n_steps=5, clip=0.2),
     ],
+)
+@pytest.mark.kills(
+    "mechanisms/kernel.py", "return asked == 0 and (query is self or query == self)", "return True"
+)
+@pytest.mark.kills(
+    "mechanisms/descent.py", "return (query.clip, query.constant) == stated", "return True"
 )
 def test_a_bound_is_believed_of_its_queries_alone(mechanism):
     """At the radius the filter would allow them; beyond, nothing is proved of them."""
