@@ -182,8 +182,8 @@ def test_too_little_noise_is_refused_before_it_is_drawn(query):
 
 @pytest.mark.kills(
     "mechanisms/kernel.py",
-    "        if self._charge is not None:\n            self._charge()\n            self._charge = None\n",
-    "        values()\n        if self._charge is not None:\n            self._charge()\n            self._charge = None\n",
+    "        if self._charge is not None:\n            self._charge()\n",
+    "        values()\n        if self._charge is not None:\n            self._charge()\n",
 )
 @pytest.mark.kills(
     "mechanisms/kernel.py",
