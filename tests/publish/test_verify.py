@@ -489,6 +489,11 @@ def test_ragged_answers_in_memory_are_a_fault(forge, tmp_path):
         save(head, tmp_path / "model", transcript=True)
 
 
+@pytest.mark.kills(
+    "publish/checks.py",
+    "if not _close(values, released.values,",
+    "if False and not _close(values, released.values,",
+)
 def test_the_iterates_are_those_of_the_record():
     """Another step size, or regulariser, leads elsewhere."""
     head = fitted("descent")
