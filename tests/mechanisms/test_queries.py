@@ -145,6 +145,12 @@ SUMS = [
 
 @pytest.mark.parametrize("radius", [0.1, 0.9, 2.2, 3.0])
 @pytest.mark.parametrize(("unit", "public", "query", "least"), SUMS, ids=str)
+@pytest.mark.kills(
+    "mechanisms/sums.py",
+    "return largest * sums, largest * moment",
+    "return largest * sums / 1.05, largest * moment",
+    attack="ridge prototypes",
+)
 def test_sums_reach_their_sensitivity_and_never_exceed_it(unit, public, query, least, radius):
     problem, weights = problem_of(unit, **public)
     for labels in {problem.labels, "public"}:
@@ -156,6 +162,11 @@ def test_sums_reach_their_sensitivity_and_never_exceed_it(unit, public, query, l
 
 @pytest.mark.parametrize("scales", [(1.0, 1.0), (1.0, 2.0)])
 @pytest.mark.parametrize("moment", [None, 0.3, 1.0])
+@pytest.mark.kills(
+    "mechanisms/sums.py",
+    "ratio = min(ratio, math.hypot(by_class, (moment + rounding[1]) / noise))",
+    "ratio = min(ratio, 0.99 * math.hypot(by_class, (moment + rounding[1]) / noise))",
+)
 def test_persons_in_several_classes_move_no_further(moment, scales):
     """Nine records of one class and one of the other, each class at its own angle."""
     labels, groups = np.array([0] * 9 + [1] + [1] * 9 + [0]), np.repeat([0, 1], 10)
