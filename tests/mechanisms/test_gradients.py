@@ -60,6 +60,12 @@ def naive(loss, X, y, theta, clip, constant):
 
 @pytest.mark.parametrize(("clip", "constant"), [(None, 0.0), (0.2, 0.5)])
 @pytest.mark.parametrize(("loss", "n_classes"), CASES)
+@pytest.mark.kills(
+    "losses.py",
+    "    if residuals.shape[-1] == 1:\n        return np.clip(residuals, -clip, clip)\n",
+    "    return residuals\n",
+    attack="descent from zero",
+)
 def test_record_by_record(loss, n_classes, clip, constant):
     X, y = data(300, n_classes)
     mean = Mean(loss, X, y, n_classes, clip, constant)
@@ -358,6 +364,12 @@ def test_rows_err_as_little_as_is_proved(dtype, moved, kept, whitening, monkeypa
 
 @pytest.mark.parametrize("n_directions", [0, 3, 12])
 @pytest.mark.parametrize(("dtype", "slack"), [(np.float64, 1e-12), (np.float32, 3e-7)])
+@pytest.mark.kills(
+    "mechanisms/whitening.py",
+    "return self._scaled(weights, self.factors - 1.0)",
+    "return 1.05 * self._scaled(weights, self.factors - 1.0)",
+    attack="descent from sums",
+)
 def test_rows_stay_in_the_smaller_ball_and_move_no_further_apart(n_directions, dtype, slack):
     """What the gaps at tau rest on: rows of any norm, any map, in both precisions."""
     rng, d = np.random.default_rng(0), 12

@@ -291,6 +291,21 @@ WRONG = {
     '<= norm_bound * (1.0 + 1e-9):\n            return "its centre',
     '< math.inf:\n            return "its centre',
 )
+@pytest.mark.kills(
+    "mechanisms/gradients.py",
+    "            return math.inf\n        norm = float(",
+    "            return 0.0\n        norm = float(",
+)
+@pytest.mark.kills(
+    "mechanisms/gradients.py",
+    "if not mapped or self.theta.shape != shape:",
+    "if self.theta.shape != shape:",
+)
+@pytest.mark.kills(
+    "mechanisms/gradients.py",
+    "return largest <= longest and float(np.linalg.norm(self.theta)) <= longest",
+    "return True",
+)
 def test_states_that_no_proof_speaks_of(name):
     query = WRONG[name]
     if isinstance(query, dict):
@@ -330,6 +345,11 @@ def test_a_buffer_that_is_written_again_changes_no_query():
     assert query.whitening.factors == 0.5
 
 
+@pytest.mark.kills(
+    "mechanisms/minimiser.py",
+    "regular = bool(problem.loss) and problem.alpha > 0.0 and self.method in METHODS",
+    "regular = True",
+)
 def test_problems_that_no_proof_speaks_of():
     """Without a loss there is no gradient; without a regulariser there may be no minimiser."""
     for problem in (replace(PROBLEM, loss=""), replace(PROBLEM, alpha=0.0)):
@@ -342,6 +362,7 @@ def test_problems_that_no_proof_speaks_of():
 
 @pytest.mark.parametrize("precision", ["float32", "float64"])
 @pytest.mark.parametrize("loss", ["softmax", "squared_hinge"])
+@pytest.mark.kills("mechanisms/gradients.py", "_MOST_SCORE = 1e15", "_MOST_SCORE = 1e290")
 def test_huge_states_have_a_finite_price_or_none(loss, precision):
     """What is answered is a number on every data set: no error tells one from another."""
     problem = replace(PROBLEM, loss=loss, precision=precision)

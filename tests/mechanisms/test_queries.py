@@ -238,6 +238,22 @@ MAP = PublicMap(np.full(D, 0.3), np.eye(D)[:, :1], np.full(1, 0.5), 1.3, 0.9)
     ],
     ids=str,
 )
+@pytest.mark.kills(
+    "mechanisms/gradients.py",
+    "return gap / problem.effective_size + 2.0 * rounding",
+    "return gap / problem.n_samples + 2.0 * rounding",
+)
+@pytest.mark.kills(
+    "mechanisms/gradients.py",
+    "return gap / problem.effective_size + 2.0 * rounding",
+    "return gap / problem.effective_size / 1.1",
+)
+@pytest.mark.kills(
+    "mechanisms/gradients.py",
+    "clip=self.clip, labels=labels)\n        rounding",
+    'clip=self.clip, labels="public")\n        rounding',
+    attack="descent from zero",
+)
 def test_mean_gradients_reach_their_sensitivity_and_never_exceed_it(
     loss, unit, public, given, least, radius
 ):
@@ -319,6 +335,11 @@ HIDDEN = [Sums(1.0, constant=0.7), Sums(1.0, 2.0, constant=0.7)]
 
 @pytest.mark.parametrize("domain", ["ball", "sphere"])
 @pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.kills(
+    "mechanisms/gradients.py",
+    "residuals[..., None] * ",
+    "1.01 * residuals[..., None] * ",
+)
 def test_values_are_sums_of_those_of_each_record_and_brute_force(unit, domain):
     rng = np.random.default_rng(0)
     X = rng.standard_normal((N, D)) * rng.uniform(0.1, 3.0, (N, 1))
