@@ -12,10 +12,8 @@ import pytest
 from benchmarks.falsify import __main__ as command
 from benchmarks.falsify import gaps, grid, plain, search, settings
 from benchmarks.falsify.attacks import ATTACKS
-from benchmarks.falsify.planted import FAULTS
 from benchmarks.falsify.replay import Replay, Violation, fit
 from benchmarks.faults import named_by
-from benchmarks.mutants import MUTANTS
 from benchmarks.study import RESULTS, Run, markdown
 from sklearn_balldp.heads import weighing
 from sklearn_balldp.losses import Softmax
@@ -141,10 +139,6 @@ def test_values_that_are_not_those_of_the_records(monkeypatch):
         search.ratio(drawn, genome)
 
 
-def test_every_planted_fault_has_an_attack():
-    assert {attack for attack, _ in FAULTS.values()} <= set(ATTACKS)
-
-
 def test_every_fault_has_its_place(request, tmp_path):
     """Of the tests that run along: in a run of all, all faults."""
     shutil.copytree(Path(gradients.__file__).parents[1], tmp_path / "sklearn_balldp")
@@ -153,14 +147,6 @@ def test_every_fault_has_its_place(request, tmp_path):
         fault.put_into(tmp_path)
         (tmp_path / "sklearn_balldp" / fault.file).write_text(sound)
         assert fault.attack in {"", *ATTACKS}
-
-
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda own: own.name)
-def test_every_mutant_has_its_place(mutant, tmp_path):
-    path = tmp_path / "sklearn_balldp" / mutant.file
-    path.parent.mkdir(parents=True)
-    path.write_text((command.Path(gradients.__file__).parents[1] / mutant.file).read_text())
-    mutant.apply(tmp_path)
 
 
 def test_a_script_finds_a_pair_again(capsys):

@@ -151,6 +151,11 @@ SUMS = [
     "return largest * sums / 1.05, largest * moment",
     attack="ridge prototypes",
 )
+@pytest.mark.kills(
+    "mechanisms/sums.py",
+    "moment, sums if self.constant > 0.0 else sums[:0]]",
+    "moment, 0.0 * sums if self.constant > 0.0 else sums[:0]]",
+)
 def test_sums_reach_their_sensitivity_and_never_exceed_it(unit, public, query, least, radius):
     problem, weights = problem_of(unit, **public)
     for labels in {problem.labels, "public"}:
@@ -272,6 +277,9 @@ def test_mean_gradients_reach_their_sensitivity_and_never_exceed_it(
         assert reached >= (least if radius < 3.0 else 0.5 * least), reached
 
 
+@pytest.mark.kills(
+    "mechanisms/gradients.py", "whitened=mapped is not None and mapped.shortens,", "whitened=False,"
+)
 def test_rows_through_a_map_move_as_far_as_the_smaller_ball_allows():
     """The gap is that of rows of norm tau; the rounding that of rows before they are shortened."""
     problem, _ = problem_of(loss="softmax")

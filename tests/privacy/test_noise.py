@@ -172,6 +172,11 @@ def test_threads_share_no_deviate():
     assert len(np.unique(np.concatenate(draws))) >= 20_998
 
 
+@pytest.mark.kills(
+    "privacy/noise.py",
+    "        return released\n",
+    "        released.flat[:1] = values.flat[:1]\n        return released\n",
+)
 def test_values_are_rounded_to_the_grid_first():
     value, sigma = math.pi, 0.5
     noisy = Noise()(np.full(200, value), sigma) / sigma
