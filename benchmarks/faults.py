@@ -38,13 +38,12 @@ class Fault(NamedTuple):
     other: str
     attack: str = ""
 
-    def put_into(self, root: Path) -> None:
-        """Write the module with the fault; a ValueError if its place is not found once."""
-        path = root / "sklearn_balldp" / self.file
-        sound = path.read_text()
+    def module(self) -> str:
+        """The module with the fault; a ValueError if its place is not found once."""
+        sound = (ROOT / "sklearn_balldp" / self.file).read_text()
         if sound.count(self.text) != 1:
             raise ValueError(f"{self.file}: {self.text!r} occurs {sound.count(self.text)} times.")
-        path.write_text(sound.replace(self.text, self.other))
+        return sound.replace(self.text, self.other)
 
     @contextlib.contextmanager
     def copy(self) -> Iterator[tuple[Path, dict[str, str]]]:
@@ -53,7 +52,7 @@ class Fault(NamedTuple):
             for name in COPIED.split():
                 own = ROOT / name
                 (shutil.copytree if own.is_dir() else shutil.copy)(own, Path(folder, name))
-            self.put_into(Path(folder))
+            Path(folder, "sklearn_balldp", self.file).write_text(self.module())
             yield Path(folder), {**os.environ, "PYTHONPATH": folder}
 
     def survives(self, test: str) -> bool:
