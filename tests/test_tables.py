@@ -1,9 +1,11 @@
 """Rows of declared columns: norm one, distances that no change exceeds, one spelling of a value."""
 
 import datetime
+import io
 import json
 import math
 import re
+import zoneinfo
 from decimal import Decimal
 from pathlib import Path
 
@@ -176,6 +178,158 @@ def test_a_row_depends_on_its_record_alone():
         for order in (cells, cells[::-1]):
             alone = [encoder.transform({"a": [cell]}) for cell in order]
             assert np.array_equal(encoder.transform({"a": order}), np.concatenate(alone))
+
+
+WIDE = [10757401000119105, 2**60 + 1, 2**53 + 1, 9007199254740995]
+DAYS = [datetime.date(2020, 1, i) for i in (1, 5, 9, 28)]
+BERLIN = zoneinfo.ZoneInfo("Europe/Berlin")
+NIGHTS = [datetime.datetime(2020, i, 1, 0, 30, tzinfo=BERLIN) for i in (3, 4, 7)]
+SPAN = ["1890-01-01", "2025-12-31"]
+#: By kind: four cells, one of another row, and what is declared.
+CELLS = {
+    "whole": ([3, 10, 77, 100], 5, 4096),
+    "whole, of categories": ([3, 10, 77, 100], 5, ["3", "10", "077", "5"]),
+    "whole, of knots": ([3, 10, 77, 100], 5, [0, 50, 100]),
+    "wide": (WIDE, 5, 4096),
+    "wide, of categories": (WIDE, 5, [str(v) for v in WIDE]),
+    "float": ([0.1, 2.5, 1e-5, 7.0], 5.5, 4096),
+    "single": (np.float32([0.1, 2.5, 1e-5, 7.0]).tolist(), 5.5, ["0.1", "2.5", "1e-05", "7"]),
+    "single, of knots": (np.float32([0.1, 2.5, 1e-5, 7.0]).tolist(), 5.5, [0, 10]),
+    "truth": ([True, False, True, False], True, [True, False]),
+    "truth in codes": ([True, False, True, False], True, 64),
+    "text": (["NA", "7.0", "007", "TRUE"], "b", 4096),
+    "date": (DAYS, datetime.date(2021, 1, 1), SPAN),
+    "date in codes": (DAYS, datetime.date(2021, 1, 1), 4096),
+    "time": ([datetime.datetime(2020, 1, i, 5) for i in (1, 5, 9, 28)], None, SPAN),
+    "time in codes": ([datetime.datetime(2020, 1, i, 5) for i in (1, 5, 9, 28)], None, 4096),
+    "time of a zone": ([*NIGHTS, datetime.datetime(1890, 5, 1, tzinfo=BERLIN)], NIGHTS[0], SPAN),
+    "decimal": ([Decimal(v) for v in ("1.50", "2.00", "7", "0.1")], Decimal("3.3"), 4096),
+}
+
+
+def column(cells, single):
+    """A column of NumPy, in single precision if it shall be."""
+    return np.array(cells, dtype=np.float32 if single else None)
+
+
+def frame(cells, single):
+    return pd.DataFrame({"c": column(cells, single) if single else cells})
+
+
+def nullable(cells, single, backend="numpy_nullable"):
+    # pandas converts whole numbers beside a gap by way of floats, unless it is told their type.
+    dtype = "Int64" if type(cells[0]) is int else "Float32" if single else object
+    made = pd.Series(pd.array(cells, dtype=dtype))
+    return made.convert_dtypes(dtype_backend=backend).to_frame("c")
+
+
+def arrow(cells, single):
+    import pyarrow as pa
+
+    return pa.table({"c": pa.array(cells, pa.float32() if single else None)})
+
+
+def polars(cells, single):
+    import polars as pl
+
+    return pl.DataFrame({"c": pl.Series(cells, dtype=pl.Float32 if single else None)})
+
+
+def listed(cells, single):
+    return [np.float32(c) if single and c is not None else c for c in cells]
+
+
+CONTAINERS = {
+    "mapping": lambda cells, single: {"c": listed(cells, single)},
+    "records": lambda cells, single: [{"c": cell} for cell in listed(cells, single)],
+    "numpy": lambda cells, single: {"c": column(cells, single)},
+    "masked": lambda cells, single: {
+        "c": np.ma.array(
+            column([cells[0] if c is None else c for c in cells], single),
+            mask=[c is None for c in cells],
+        )
+    },
+    "pandas": frame,
+    "pandas, nullable": nullable,
+    "pandas, of pyarrow": lambda *given: nullable(*given, backend="pyarrow"),
+    "pandas, categories": lambda *given: nullable(*given).astype("category"),
+    "polars": polars,
+    "pyarrow": arrow,
+}
+#: Here whole numbers beyond 2^53 are floats before anybody looks at them.
+ROUNDED = {("pandas", "wide"), ("numpy", "wide")}
+
+
+@pytest.mark.kills("encoders/cells.py", "else getattr(column, method)()", "else np.asarray(column)")
+@pytest.mark.kills("encoders/cells.py", "else np.float32 if _SINGLE", "else None if _SINGLE")
+@pytest.mark.kills("encoders/cells.py", "or _is_inexact(dtype) else", "or False else")
+@pytest.mark.kills("encoders/tables.py", "and not value % 1.0 > 0.0", "and False")
+@pytest.mark.needs("polars", "pyarrow")
+@pytest.mark.parametrize("container", CONTAINERS)
+@pytest.mark.parametrize("kind", CELLS)
+def test_no_cell_depends_on_the_library_or_on_other_cells(kind, container):
+    """Each row is that of the record alone, to the last bit, or the table is refused."""
+    cells, other, declared = CELLS[kind]
+    encoder, single = TableEncoder({"c": declared}), kind.startswith("single")
+    alone = [encoder.transform([{"c": cell}])[0] for cell in listed([*cells, other, None], single)]
+    for further, gap in (([], False), ([other], False), ([None], True), ([other, None, None], True)):
+        X = CONTAINERS[container]([*cells, *further], single)
+        want = alone[:4] + [alone[5 if cell is None else 4] for cell in further]
+        try:
+            rows = encoder.transform(X)
+        except ValueError as error:
+            assert "may have been another number" in str(error)
+            assert gap
+            assert any(container.startswith(c) and kind.startswith(k) for c, k in ROUNDED)
+            continue
+        assert np.array_equal(rows, want)
+
+
+@pytest.mark.kills("text.py", "if value == value.to_integral_value():", "if False:")
+@pytest.mark.parametrize(
+    ("cells", "declared"),
+    [
+        (["01234", "02139", "00501", "90210"], 4096),
+        (["01", "02", "01", "1.0"], ["1", "02"]),
+        (["1.50", "2.25", ".5", "-0"], 4096),
+        (["1e5", "2E-5", "+3e2", "12e4"], 4096),
+        (["0.12345678901234567", "100.00", "7.10", "1e22"], 4096),
+        (["10757401000119105", "10757401000119107", "3", "4"], 4096),
+        (["True", "FALSE", "true", "false"], [True, False]),
+        (["NA", "None", "null", "n/a"], ["NA", "none", "null", "None"]),
+        (["1", "2.5", "inf", "-inf"], [0, 10]),
+    ],
+)
+def test_no_type_that_a_reader_infers_matters(cells, declared):
+    """A text, a number or a gap in another row moves no row, or the table is refused."""
+    encoder = TableEncoder({"c": declared})
+    alone = encoder.transform({"c": cells})
+    for further in (["7"], ["7.5"], [""], ["K1A 0B1"] * (declared != [0, 10]), ["7", ""]):
+        lines = "".join(f"{cell},1\n" for cell in [*cells, *further])
+        for options in ({}, {"dtype": {"c": "object"}}):
+            table = pd.read_csv(io.StringIO(f"c,k\n{lines}"), keep_default_na=False, **options)
+            try:
+                rows = encoder.transform(table)
+            except ValueError as error:
+                assert "may have been another number" in str(error)
+                assert table["c"].dtype == np.float64
+                continue
+            assert np.array_equal(rows[:4], alone), (further, options)
+
+
+def test_whole_floats_that_may_have_been_others_are_refused_in_codes_alone():
+    for kind, limit in ((np.float16, 2**11), (np.float32, 2**24), (np.float64, 2**53)):
+        cells = np.array([limit - 1, limit], dtype=kind)
+        for declared in (64, ["1", "2"]):
+            encoder = TableEncoder({"c": declared})
+            encoder.transform({"c": cells[:1]})
+            for X in ({"c": cells}, {"c": list(cells)}, pd.DataFrame({"c": cells})):
+                with pytest.raises(ValueError, match="row 2 is a float too large"):
+                    encoder.transform(X)
+        numbers = TableEncoder({"c": [0, 2**54]})
+        assert np.array_equal(
+            numbers.transform({"c": cells}), numbers.transform({"c": [limit - 1, limit]})
+        )
 
 
 @pytest.mark.needs("polars", "pyarrow")
