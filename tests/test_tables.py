@@ -20,7 +20,7 @@ from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, SplineTran
 
 from sklearn_balldp.datasets import BREAST_CANCER
 from sklearn_balldp.encoder_name import has_digest
-from sklearn_balldp.encoders import TableEncoder
+from sklearn_balldp.encoders import TableEncoder, UnknownCellsWarning
 
 # Many tables here have cells that are not as declared.
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn_balldp.encoders.UnknownCellsWarning")
@@ -256,6 +256,18 @@ CONTAINERS = {
     "polars": polars,
     "pyarrow": arrow,
 }
+
+
+def rows_unless_rounded(encoder, X):
+    """Rows; None where the table is refused, as floats in it may have been other whole numbers."""
+    try:
+        return encoder.transform(X)
+    except ValueError as error:
+        if "may have been another number" not in str(error):
+            raise
+    return None
+
+
 #: Here whole numbers beyond 2^53 are floats before anybody looks at them.
 ROUNDED = {("pandas", "wide"), ("numpy", "wide")}
 
@@ -272,13 +284,16 @@ def test_no_cell_depends_on_the_library_or_on_other_cells(kind, container):
     cells, other, declared = CELLS[kind]
     encoder, single = TableEncoder({"c": declared}), kind.startswith("single")
     alone = [encoder.transform([{"c": cell}])[0] for cell in listed([*cells, other, None], single)]
-    for further, gap in (([], False), ([other], False), ([None], True), ([other, None, None], True)):
+    for further, gap in (
+        ([], False),
+        ([other], False),
+        ([None], True),
+        ([other, None, None], True),
+    ):
         X = CONTAINERS[container]([*cells, *further], single)
         want = alone[:4] + [alone[5 if cell is None else 4] for cell in further]
-        try:
-            rows = encoder.transform(X)
-        except ValueError as error:
-            assert "may have been another number" in str(error)
+        rows = rows_unless_rounded(encoder, X)
+        if rows is None:
             assert gap
             assert any(container.startswith(c) and kind.startswith(k) for c, k in ROUNDED)
             continue
@@ -308,10 +323,8 @@ def test_no_type_that_a_reader_infers_matters(cells, declared):
         lines = "".join(f"{cell},1\n" for cell in [*cells, *further])
         for options in ({}, {"dtype": {"c": "object"}}):
             table = pd.read_csv(io.StringIO(f"c,k\n{lines}"), keep_default_na=False, **options)
-            try:
-                rows = encoder.transform(table)
-            except ValueError as error:
-                assert "may have been another number" in str(error)
+            rows = rows_unless_rounded(encoder, table)
+            if rows is None:
                 assert table["c"].dtype == np.float64
                 continue
             assert np.array_equal(rows[:4], alone), (further, options)
@@ -332,42 +345,108 @@ def test_whole_floats_that_may_have_been_others_are_refused_in_codes_alone():
         )
 
 
-@pytest.mark.needs("polars", "pyarrow")
-def test_tables_of_other_libraries():
-    import polars as pl
-    import pyarrow as pa
-
-    columns = {name: COLUMNS[name] for name in ("age", "sex", "since", "zip", "smoker")}
-    encoder = TableEncoder({**columns, "code": ["1", "2"]})
-    own = {
-        "age": [30, None, 95],
-        "sex": ["f", None, "x"],
-        "since": [datetime.date(2001, 2, 3), None, datetime.date(2030, 1, 1)],
-        "zip": [10115, 3, 10115],
-        "smoker": [True, None, False],
-        "code": [1, None, 2],
-    }
-    rows, frame = encoder.transform(own), pd.DataFrame(own)
-    texts = {name: ["" if v is None else str(v) for v in cells] for name, cells in own.items()}
-    for X in (
-        frame,
-        frame.convert_dtypes(),
-        frame.iloc[:, ::-1].assign(further=1),
-        frame.assign(since=pd.to_datetime(own["since"]), sex=pd.Categorical(own["sex"])),
-        pd.DataFrame(texts),
-        {**texts, "age": np.ma.array([30, 7, 95], mask=[0, 1, 0])},
-        texts,
-        pl.DataFrame(own),
-        pl.DataFrame({**own, "sex": pl.Series(own["sex"], dtype=pl.Categorical)}),
-        pa.table(own),
-        [dict(zip(own, cells, strict=True)) for cells in zip(*own.values(), strict=True)],
-    ):
-        assert np.array_equal(encoder.transform(X), rows), type(X)
-    assert encoder.counts(frame)["age"] == encoder.counts(texts)["sex"] == (1, 1)
-    assert encoder.transform(frame[:0]).shape == (0, rows.shape[1])
-    shown = encoder.set_output(transform="pandas").transform(frame)
+def test_columns_are_found_by_name():
+    encoder, own = TableEncoder(COLUMNS), records(30, 4)
+    rows, table = encoder.transform(own), pd.DataFrame(own)
+    assert np.array_equal(encoder.transform(table.iloc[:, ::-1].assign(further=1)), rows)
+    assert encoder.counts(table) == encoder.counts(own)
+    assert encoder.transform(table[:0]).shape == (0, rows.shape[1])
+    shown = encoder.set_output(transform="pandas").transform(table)
     assert list(shown)[:2] == ["age=18", "age=42"]
-    assert shown.index.equals(frame.index)
+    assert shown.index.equals(table.index)
+
+
+@pytest.mark.kills("encoders/tables.py", "{_quoted(part.name)}=", "{part.name}=")
+@pytest.mark.kills(
+    "encoders/tables.py", "return days if len({*days})", "return days if True or ({*days})"
+)
+def test_feature_names_do_not_collide():
+    columns = {
+        "a": ["b=c", "c"],
+        "a=b": ["c", "d"],
+        '"a=b"': ["c", "d"],
+        "d": ["2000-01-01", "2000-01-02"],
+        "n": [0.1, 0.1 + 1e-7, ""],
+    }
+    names = TableEncoder(columns).get_feature_names_out().tolist()
+    assert len({*names}) == len(names)
+    assert names[:4] == ["a=b=c", "a=c", '"a=b"=c', '"a=b"=d']
+
+
+@pytest.mark.kills("encoders/tables.py", "(float(amount) + self.rounding)", "(float(amount))")
+@pytest.mark.kills("encoders/tables.py", "_CLOSE, _LEAST = 2.0**-30", "_CLOSE, _LEAST = 2.0**-40")
+def test_numbers_that_doubles_do_not_tell_apart():
+    """Texts of more digits than a double holds are rounded apart by what the radius allows for."""
+    high = 2**30 - 2
+    encoder = TableEncoder({"v": [high, high + 1]}, knots=2)
+    gap, little = Decimal(2) ** -23, Decimal(2) ** -40
+    for i in range(1, 2**23, 2**20 + 7):
+        middle = high + i * gap + gap / 2
+        pair = encoder.transform({"v": [str(middle - little), str(middle + little)]})
+        moved, stated = far(*pair[:, None])[0], encoder.radius({"v": float(2 * little)})
+        assert moved <= stated
+        assert encoder.hidden(stated)["v"] <= float(2 * little) * (1 + 1e-6)
+    assert stated > 2.5e-7
+    for low, step in ((2**53, 4), (2**53, 2**22), (1_700_000_000_000_000_000, 10**8), (-1e12, 1)):
+        for marks in ([low, low + step], [low, low + step, low + 3 * step]):
+            with pytest.raises(ValueError, match=r"columns\['v'\].*2\^-30"):
+                TableEncoder({"v": marks}, knots=2).fit()
+
+
+@pytest.mark.needs("polars", "pyarrow")
+def test_what_is_no_table_is_named():
+    import polars as pl
+
+    encoder, table = TableEncoder({"age": [18, 90]}), pd.DataFrame({"age": [20, 30], "g": [1, 2]})
+    for X, match in (
+        (pl.DataFrame(table).lazy(), r"not computed; pass X.collect\(\)"),
+        (table.groupby("g"), "SeriesGroupBy"),
+        (pl.DataFrame(table).group_by("g"), "X is a GroupBy"),
+        ([{"age": 20}, None], "record 2 is no mapping"),
+        ([None, {"age": 20}], "record 1 is no mapping"),
+    ):
+        with pytest.raises(ValueError, match=match):
+            encoder.transform(X)
+
+
+#: Cells of which most are not as declared, and what is declared.
+UNLIKE = [
+    (["ja", "nein"], ["Ja", "Nein"]),
+    ([1, 0], [True, False]),
+    ([216, 1080], [0, 120]),
+    (["1950-01-01", "1930-05-06"], ["2000-01-01", "2025-12-31"]),
+    ([None, ""], [0, 1]),
+]
+
+
+@pytest.mark.kills("encoders/tables.py", "n >= _FEW and part.is_odd", "False and part.is_odd")
+@pytest.mark.parametrize(("cells", "declared"), UNLIKE)
+@pytest.mark.filterwarnings("error::sklearn_balldp.encoders.UnknownCellsWarning")
+def test_most_cells_that_are_not_as_declared_are_told(cells, declared):
+    """With column and declaration; no cell, row or number of them, as logs keep it."""
+    encoder = TableEncoder({"odd": declared, "even": [0, 1]})
+    X = {"odd": [*cells * 6, None], "even": [1.0] * 13}
+    with pytest.warns(UnknownCellsWarning, match="odd") as told:
+        rows = encoder.transform(X)
+    assert len(told) == 1
+    said = str(told[0].message)
+    assert encoder.examples["odd"] in said
+    assert "even" not in said
+    assert not re.search(r"\b(12|13|6)\b", said.replace(encoder.examples["odd"], ""))
+    assert rows.shape[0] == 13
+    assert told[0].filename == __file__
+    counts = encoder.counts(X)
+    assert encoder.mostly_unknown(counts, 13) == ["odd"]
+    assert sum(counts["odd"]) >= 12
+    # Of one record, or where missing cells are declared, there is nothing to say.
+    encoder.transform({name: own[:1] for name, own in X.items()})
+    TableEncoder({"odd": ["a", "b", ""]}).transform({"odd": [None] * 50})
+
+
+def test_records_of_which_nothing_is_known():
+    encoder = TableEncoder({"n": [0, 1], "c": ["a", "b"], "h": 8})
+    X = {"n": [None, 0, 5, "NA"], "c": ["a", "z", "z", "z"], "h": ["", None, None, ""]}
+    assert encoder.unknown_rows(X).tolist() == [3]
 
 
 def test_missing_and_unknown_values():
