@@ -397,7 +397,8 @@ class TableEncoder(Stateless):
     one row, and how far any change of a record moves its row is known beforehand (:meth:`radius`).
     A linear head over the rows is an additive model of the columns. Give it ``domain="sphere"``.
     A table ``X`` is one of pandas, polars or pyarrow, a mapping from names to columns, or a list of
-    mappings. Columns are found by name; others are not looked at.
+    mappings. Columns are found by name; others are not looked at. A cell says the same in each of
+    them, and whatever the other cells are: numbers are compared by value, also as texts.
 
     Parameters
     ----------
@@ -409,6 +410,8 @@ class TableEncoder(Stateless):
           clipped. More numbers that rise are the knots themselves;
         * texts are categories (``True`` and ``False`` are texts too);
         * a whole number is how many cells codes are hashed into, as those of diagnoses or places;
+        * a mapping holds one of these as ``holds``, and how texts write it: ``decimal=","`` for
+          numbers such as 1.234,5, or ``format="%d.%m.%Y"`` for dates such as 31.12.2024;
         * an empty text ``""`` in a list gives missing values a cell of their own. Without it they
           are spread evenly over the column's cells, as unknown values always are.
     knots : int, default=4
@@ -468,7 +471,7 @@ class TableEncoder(Stateless):
 
         Pass ``encoder=encoder.identity`` to the head, so that its record names the declaration. A
         ValueError names column and row of a cell that is not of its column's kind, and never quotes
-        it.
+        it. An :class:`UnknownCellsWarning` names columns of which most cells are not as declared.
         """
         parts, places = self._places(X)
         self._warn_of_unknown(parts, places)
