@@ -77,6 +77,8 @@ def number_of(text: str, decimal: str = "") -> int | float | None:
         text = f"{sign}{re.sub('[^0-9]', '', whole)}{part.replace(',', '.')}{exponent}"
     if len(text) > _LONGEST or not _NUMBER.fullmatch(text):
         return None
+    if text.isdecimal():
+        return int(text)
     value = Decimal(text)
     if value == value.to_integral_value():
         return int(value)

@@ -401,6 +401,7 @@ def test_what_is_no_table_is_named():
     for X, match in (
         (pl.DataFrame(table).lazy(), r"not computed; pass X.collect\(\)"),
         (table.groupby("g"), "SeriesGroupBy"),
+        (table.groupby("g")["age"], "it is a SeriesGroupBy"),
         (pl.DataFrame(table).group_by("g"), "X is a GroupBy"),
         ([{"age": 20}, None], "record 2 is no mapping"),
         ([None, {"age": 20}], "record 1 is no mapping"),

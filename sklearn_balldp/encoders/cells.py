@@ -91,7 +91,7 @@ def column_of(X: Any, name: str) -> Any:
                     "out."
                 )
         if X and not any(name in row for row in X):
-            raise _lacks(name)
+            raise _lacks(X, name)
         return [row.get(name) for row in X]
     check_computed(X)
     structured = getattr(getattr(X, "dtype", None), "names", None) is not None
@@ -105,7 +105,7 @@ def column_of(X: Any, name: str) -> Any:
     except Exception:  # each library has its own
         column = None
     if column is None:
-        raise _lacks(name)
+        raise _lacks(X, name)
     holds = isinstance(getattr(column, "dtype", None), np.dtype) or isinstance(column, Sequence)
     holds = holds or any(hasattr(column, method) for method in _LISTS)
     if getattr(column, "ndim", 1) != 1 or isinstance(column, (str, bytes)) or not holds:
@@ -116,8 +116,10 @@ def column_of(X: Any, name: str) -> Any:
     return column
 
 
-def _lacks(name: str) -> ValueError:
-    return ValueError(f"X has no column {name!r}, which is declared.")
+def _lacks(X: Any, name: str) -> ValueError:
+    known = isinstance(X, (Mapping, list, tuple)) or hasattr(X, "columns")
+    kind = "" if known else f" (it is a {type(X).__name__})"
+    return ValueError(f"X{kind} has no column {name!r}, which is declared.")
 
 
 def check_computed(X: Any) -> None:

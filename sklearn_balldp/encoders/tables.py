@@ -233,6 +233,8 @@ class _Numbers(_Column):
             )
 
     def read(self, cell: Any) -> float:
+        if type(cell) is float:
+            return cell  # most are, and a double is its own value
         value = value_of(cell, self.decimal)
         if isinstance(value, str):
             return _WORDS[value.lower()]
