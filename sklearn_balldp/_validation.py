@@ -132,7 +132,18 @@ def complete_labels(y: Any) -> Any:
     # Labels that are not passed at all are scikit-learn's to refuse.
     if y is not None:
         check_complete("y", y, "drop those records, or give them another label")
+    if isinstance(y, (list, tuple)) and len({*map(_kind_of, y)}) > 1:
+        raise ValueError(
+            "y holds labels of several types, of which one would change all others: write them all "
+            "as texts, or all as numbers."
+        )
     return plain(y)
+
+
+def _kind_of(label: Any) -> type | None:
+    """Texts, bytes and truth values are kinds of their own; None is any other, or missing."""
+    kinds = (str, bytes, bool, np.bool_)
+    return next((bool if k is np.bool_ else k for k in kinds if isinstance(label, k)), None)
 
 
 def check_complete(name: str, values: Any, remedy: str) -> None:
@@ -157,10 +168,10 @@ def _some_missing(values: Any) -> bool:
         return bool(array.dtype.kind in "fcmM" and (array != array).any())
     # Texts of variable width spell a missing one by an object of their type.
     nothing = getattr(array.dtype, "na_object", None)
-    return any(_is_missing(value, nothing) for value in array.astype(object).flat)
+    return any(is_missing(value, nothing) for value in array.astype(object).flat)
 
 
-def _is_missing(value: Any, nothing: Any) -> bool:
+def is_missing(value: Any, nothing: Any = None) -> bool:
     """Whether an object stands for a missing value: of NaN, NaT and NA none equals itself."""
     if value is None or value is np.ma.masked or value is nothing:
         return True

@@ -18,9 +18,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..encoders import SentenceEncoder, TableEncoder
+from ..encoders import SentenceEncoder, TableEncoder, UnknownCellsWarning
 from ..encoders.tables import MISSING, Counts, spelled
 from ..text import appearance, label_key, one_line, spelling, trimmed
+from .columns import otherwise_written
 from .files import Cells, Columns, Picture, Table, name_of, rows_in_words, table_of
 from .options import InputError
 
@@ -35,7 +36,7 @@ _GROUPED = re.compile(r"\s*[-+]?\d{1,3}\.\d{3}\s*")
 _SHORT = 64
 # Spellings of a missing number, and types of cells that can be numbers.
 _NOTHING = {"", "na", "n/a", "nan", "null", "none"}
-_OF_NUMBERS = {str, int, float, Decimal, type(None)}
+_OF_NUMBERS = {str, int, float, np.float16, np.float32, Decimal, type(None)}
 
 
 @dataclass(frozen=True)
@@ -217,9 +218,16 @@ def contents_of(table: Table, columns: Columns) -> list[Any]:
         return [None if row is None or not np.isfinite(row).all() else row for row in rows]
     if columns.table is not None:
         try:
-            return [*columns.table.transform(declared_cells(table, columns.table))]
+            with warnings.catch_warnings():
+                # The owner is told with the numbers of cells.
+                warnings.simplefilter("ignore", UnknownCellsWarning)
+                return [*columns.table.transform(declared_cells(table, columns.table))]
         except ValueError as error:
-            raise InputError(f"{path}: {str(error).removeprefix('X: ')}") from None
+            said = str(error).removeprefix("X: ")
+            for name, own in declared_cells(table, columns.table).items():
+                if f"column {name!r} " in said and isinstance(columns.table.columns[name], list):
+                    said += "".join(f" {name}: {told}." for told in otherwise_written(own))
+            raise InputError(f"{path}: {said}") from None
     texts = [text_of(c, path, names[0], i) for i, c in enumerate(table.cells[names[0]], 1)]
     if columns.kind == "text":
         return texts
