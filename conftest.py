@@ -34,6 +34,8 @@ def pytest_addoption(parser):
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "needs(*libraries): skipped where one of them is missing")
+    faults = "kills(file, text, other): a fault that this test notices"
+    config.addinivalue_line("markers", faults)
 
 
 def pytest_collection_modifyitems(config, items):

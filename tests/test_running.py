@@ -83,7 +83,7 @@ def interrupt(*_, **__):
         ((train, "foretell"), "nothing was charged or written"),
         ((PrivacyFilter, "charge"), "nothing was charged or written"),
         ((Noise, "__call__"), "ledger counts this fit, whose model was not written"),
-        ((train, "save"), "ledger counts this fit, whose model was not written"),
+        ((train, "write_model"), "ledger counts this fit, whose model was not written"),
         ((train, "warning"), "the model is in model"),
     ],
 )
@@ -93,7 +93,7 @@ def test_who_interrupts_a_fit_is_told_whether_it_was_charged(place, said, run, m
     status, _, [error] = run(f"train {GIVEN} --epsilon 8 --out model --ledger ledger")
     assert PrivacyAccountant("ledger").total().n_releases == (not said.startswith("nothing"))
     assert status == 2
-    assert error.startswith(f"train: interrupted; {said}")
+    assert error.startswith(f"balldp train: interrupted; {said}")
     assert Path("model").exists() == ("the model is" in said)
     # Embeddings of a file are not computed.
     assert "--cache" not in error
@@ -128,7 +128,7 @@ def test_an_unexpected_error_says_how_to_see_where_it_arose(run, monkeypatch):
         patch.setattr(plan, "prepare", broken)
         status, out, [error] = run(f"plan {GIVEN} --epsilon 8")
         assert (status, out) == (2, "")
-        assert error.startswith("plan: it stopped (KeyError); --debug shows where")
+        assert error.startswith("balldp plan: it stopped (KeyError); --debug shows where")
         assert "secret" not in error
         status, out, lines = run(f"plan {GIVEN} --epsilon 8 --debug")
     assert (status, out) == (2, "")
@@ -175,7 +175,7 @@ def test_without_a_place_to_print_an_answer_is_refused(monkeypatch, capsys):
 def test_an_output_that_cannot_be_written_ends_a_fit_before_a_file_is_read(run, monkeypatch):
     monkeypatch.setattr(train, "prepare", lambda options: pytest.fail("it was read"))
     Path("file").touch()
-    for out in ("file/model", "m" * 250):
+    for out in ("file/model", "m" * 256):
         status, _, [error] = run(f"train {GIVEN} --epsilon 8 --out {out}")
         assert status == 2
         assert re.search(r"--out '.*' cannot be made: .* takes no new folder", error)

@@ -1,7 +1,6 @@
 """``balldp predict``: labels of new records, by a model from a folder."""
 
 import argparse
-import contextlib
 import csv
 import io
 import json
@@ -25,8 +24,9 @@ from ..pipelines import ModelParts, parts_of
 from ..publish.model import Published, loaded
 from ..publish.steps import encoder_for
 from ..text import one_line
+from ..writing import write_new
 from .files import Columns, Table
-from .options import InputError, new_file
+from .options import InputError
 from .records import new_records, tell_cut, text_of
 
 #: Columns that are added.
@@ -87,18 +87,20 @@ def _write(out: Path | None, table: Table, columns: dict[str, list[str]]) -> Non
     mark = table.separator
     if out is not None and (out.suffix.lower() == ".tsv") != (mark == "\t"):
         mark = "\t" if out.suffix.lower() == ".tsv" else ","
-    with contextlib.ExitStack() as stack:
-        file = sys.stdout
-        if out is not None:
-            part = stack.enter_context(new_file(out))
-            file = stack.enter_context(part.open("w", newline="", encoding="utf-8"))
-        # Excel reads UTF-8 by the mark alone; a terminal would show it.
-        file.write("\ufeff" if table.marked and not file.isatty() else "")
-        for line in chain([columns], zip(*columns.values(), strict=True)):
-            # Every kind of line end within a cell is quoted.
-            buffer = io.StringIO()
-            csv.writer(buffer, delimiter=mark).writerow(line)
-            file.write(buffer.getvalue().removesuffix("\r\n") + "\n")
+    # Excel reads UTF-8 by the mark alone; a terminal would show it.
+    lines = ["\ufeff" if table.marked and (out is not None or not sys.stdout.isatty()) else ""]
+    for line in chain([columns], zip(*columns.values(), strict=True)):
+        # Every kind of line end within a cell is quoted.
+        buffer = io.StringIO()
+        csv.writer(buffer, delimiter=mark).writerow(line)
+        lines += buffer.getvalue().removesuffix("\r\n"), "\n"
+    if out is None:
+        sys.stdout.writelines(lines)
+        return
+    try:
+        write_new(out, "".join(lines).encode())
+    except FileExistsError:
+        raise InputError(f"--out {out} exists; name another file.") from None
 
 
 def _named(columns: list[str]) -> str:
@@ -153,10 +155,7 @@ def _shown(label: Any) -> str:
 
 def opened(folder: str, encoder: str | None, cache: Path | None = None) -> tuple[Any, Published]:
     """The model of a folder, with an encoder of this machine; and what the folder holds."""
-    try:
-        published = Published.read(folder)
-    except ValueError as error:
-        raise InputError(f"model={folder!r}: {error}") from None
+    published = Published.read(folder)
     published.check()
     step, name = published.encoder, published.record.encoder
     if encoder is not None:

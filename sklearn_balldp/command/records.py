@@ -255,9 +255,9 @@ def _content_columns(table: Table, columns: Columns) -> list[str]:
         if name not in table.cells:
             # Others are not shown: a file without a header has records there.
             near = difflib.get_close_matches(name, table.cells, 1, 0.7)
-            hint = f" among its {len(table.cells)}; the first line must name them"
+            hint = f" among its {len(table.cells)}; the first line must name them."
             hint = f"; did you mean {one_line(near[0], 60)!r}?" if near else hint
-            raise InputError(f"{path}: no column {name!r}{hint}.")
+            raise InputError(f"{path}: no column {name!r}{hint}")
     return names
 
 
