@@ -506,7 +506,7 @@ def test_predict_knows_the_column_that_train_was_told(balldp):
 
 #: What follows ``predict model``, and what is said; some before the records are looked for.
 NO_PREDICTION = [
-    ("rows.csv --column owner --out out.csv", "X has 1 features"),
+    ("rows.csv --column owner --out out.csv", "owner holds one number for each record"),
     ("absent.csv --out none/out.csv", "--out"),
     ("absent.csv --out rows.csv/out.csv", "--out"),
     ("late.csv --column e", "no finite embedding in row 3200"),

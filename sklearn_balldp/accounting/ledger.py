@@ -355,8 +355,8 @@ class Ledger:
         named = f"the ledger {self.path!r}"
         if make:
             return (
-                f"{named} cannot be made ({getattr(error, 'strerror', error)}). Name a file in a folder that exists and that "
-                "you may write to, on a disk of this machine."
+                f"{named} cannot be made ({getattr(error, 'strerror', error)}). Name a file in a "
+                "folder that exists and that you may write to, on a disk of this machine."
             )
         if not os.path.exists(self.path):
             return (

@@ -8,7 +8,9 @@ import re
 import sys
 import warnings
 from dataclasses import replace
+from decimal import Decimal
 from itertools import chain
+from numbers import Real
 from pathlib import Path
 from typing import Any
 from unicodedata import category
@@ -17,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..encoder_name import same_encoder
-from ..encoders import SentenceEncoder
+from ..encoders import SentenceEncoder, TableEncoder
 from ..encoders.named import installed
 from ..encoders.weights import DEFAULT, PACKAGE
 from ..pipelines import ModelParts, parts_of
@@ -49,17 +51,20 @@ def predict(options: argparse.Namespace) -> None:
     for _, step in parts.steps:
         if isinstance(step, SentenceEncoder):
             tell_cut(path, X, step)
+    mark = decimal_of(parts.steps[0][1]) if published.kind == "tables" else "."
     if published.kind == "tables":
         parts = replace(parts, steps=parts.steps[1:])
     labels, best = _predicted(parts, X)
     columns = {
-        name: [cell_of(cell, path, name, i) for i, cell in enumerate(cells, 1)]
+        name: [cell_of(cell, path, name, i, mark) for i, cell in enumerate(cells, 1)]
         for name, cells in table.cells.items()
         if name not in left
     }
     columns[LABEL] = [*map(_shown, labels)]
     if best is not None:
-        columns[PROBABILITY] = [str(round(float(share), 4)) for share in best]
+        columns[PROBABILITY] = [
+            cell_of(round(float(share), 4), path, PROBABILITY, 0, mark) for share in best
+        ]
     _write(out, table, columns)
     print(
         f"Labelled  {len(X):,} record{'s' if len(X) > 1 else ''}"
@@ -70,8 +75,14 @@ def predict(options: argparse.Namespace) -> None:
     )
 
 
-def cell_of(cell: Any, path: Path, name: str, row: int) -> str:
-    """A cell as a CSV holds it."""
+def decimal_of(encoder: TableEncoder) -> str:
+    """The decimal mark of a table, if one of its columns declares any."""
+    declared = (own for _, own in encoder.to_dict()["columns"] if isinstance(own, dict))
+    return next((own["decimal"] for own in declared if "decimal" in own), ".")
+
+
+def cell_of(cell: Any, path: Path, name: str, row: int, mark: str = ".") -> str:
+    """A cell as a CSV holds it, with this decimal mark."""
     if isinstance(cell, np.ndarray):
         cell = cell.tolist()
     if isinstance(cell, (list, dict)):
@@ -79,7 +90,7 @@ def cell_of(cell: Any, path: Path, name: str, row: int) -> str:
     if isinstance(cell, (str, bytes)) or cell is None or (cell != cell) is True:
         plain = isinstance(cell, str) and cell.isascii()
         return cell if plain else text_of(cell, path, name, row) or ""
-    return str(cell)
+    return str(cell).replace(".", mark) if isinstance(cell, (Real, Decimal)) else str(cell)
 
 
 def _write(out: Path | None, table: Table, columns: dict[str, list[str]]) -> None:
@@ -115,12 +126,14 @@ def _records(
     """A table, its records and its columns of embeddings."""
     if published.kind == "tables":
         # A row that is refused is named by its place in the whole file.
-        return new_records(options.file, Columns(table=published.pipeline()[0]), alone=False)
+        columns = Columns(table=published.pipeline()[0])
+        return new_records(options.file, columns, alone=False, strict=options.strict)
     kind = {"texts": "text", "images": "image", "rows": "embedding"}[published.kind]
     named: dict[str, Any] = {kind: options.column or published.column or kind}
     columns = Columns(**named)
     try:
-        return new_records(options.file, columns, alone=options.column is None)
+        alone = options.column is None
+        return new_records(options.file, columns, alone=alone, strict=options.strict)
     except InputError as error:
         if kind != "embedding":
             raise

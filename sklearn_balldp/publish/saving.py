@@ -10,8 +10,8 @@ from ..audit.preparation import PooledPreprocessingWarning
 from ..pipelines import parts_of
 from ..text import one_line
 from ..verdicts import FAIL
-from .card import card_text
 from ..writing import new_folder, write_new
+from .card import card_text
 from .files import CARD, README
 from .folder import readme
 from .model import Published

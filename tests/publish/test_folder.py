@@ -191,10 +191,11 @@ def in_a_folder(name):
     [
         (added("patients.csv"), "patients.csv"),
         (added("\u0437\u0430\u043c.md"), "\u0437\u0430\u043c.md"),
-        (added(".DS_Store"), ".DS_Store"),
+        (in_a_folder("data/.DS_Store"), "data/.DS_Store"),
         (in_a_folder("data/deep/LICENSE"), "data/deep/LICENSE"),
         (in_a_folder("data/\x1b[2Jx"), r"data/\x1b[2Jx"),
-        (in_a_folder(".git/objects/0"), ".git"),
+        (in_a_folder(".ssh/key"), ".ssh"),
+        (lambda folder: (folder / ".git").symlink_to(folder.parent), ".git (a link)"),
         (lambda folder: (folder / "pictures").mkdir(), "pictures"),
         (lambda folder: linked(folder, README), "README.md (a link)"),
         (lambda folder: (folder / "data").symlink_to(folder.parent), "data (a link)"),
@@ -209,6 +210,16 @@ def test_files_that_may_hold_records_are_named_in_the_last_line(copied, add, nam
     assert not verdict.failed
     assert f"{named}." in str(verdict).splitlines()[-1]
     assert "files that are no part of the model and may hold records" in verdict.sentence
+
+
+@pytest.mark.kills("publish/folder.py", '{".git", ".cache", ".DS_Store"}', "set()")
+def test_what_tools_leave_is_no_fault_of_the_publisher(copied):
+    for add in map(in_a_folder, (".git/config", ".cache/huggingface/x")):
+        add(copied)
+    added(".DS_Store")(copied)
+    verdict = verify(copied)
+    assert {check.verdict for check in verdict.checks} <= {"PASS", "CANNOT CHECK"}
+    assert line(verdict, "own texts").found.startswith(".DS_Store, .cache, .git, README.md: ")
 
 
 def test_what_cannot_be_opened_is_named(copied, monkeypatch):
@@ -239,7 +250,7 @@ def test_the_publishers_own_text_is_never_read(copied):
     for text in ("# Privacy card\n\nepsilon 0.01\n", 2**22 * "![", "\x1b[2J\ud800"):
         (copied / README).write_bytes(text.encode("utf-8", "surrogatepass"))
         assert verify(copied).checks == before
-    assert "README.md: the publisher's own, not read" in line(verify(copied), "own texts").found
+    assert "README.md: the publisher's own, or left by tools; not read" in line(verify(copied), "own texts").found
     (copied / README).unlink()
     assert not failed(verify(copied))
     assert load(copied)
