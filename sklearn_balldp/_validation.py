@@ -157,10 +157,10 @@ def _some_missing(values: Any) -> bool:
         return bool(array.dtype.kind in "fcmM" and (array != array).any())
     # Texts of variable width spell a missing one by an object of their type.
     nothing = getattr(array.dtype, "na_object", None)
-    return any(_is_missing(value, nothing) for value in array.astype(object).flat)
+    return any(is_missing(value, nothing) for value in array.astype(object).flat)
 
 
-def _is_missing(value: Any, nothing: Any) -> bool:
+def is_missing(value: Any, nothing: Any = None) -> bool:
     """Whether an object stands for a missing value: of NaN, NaT and NA none equals itself."""
     if value is None or value is np.ma.masked or value is nothing:
         return True

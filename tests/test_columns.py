@@ -222,6 +222,8 @@ def test_a_mistake_is_told_before_anything_is_fitted(balldp, monkeypatch, mistak
 
 
 NUMBER, DAY, LETTER = [0, 10], ["2000-01-01", "2010-12-31"], ["a", "b"]
+COMMA, POINT = ({"holds": [0, 2000], "decimal": mark} for mark in ",.")
+GERMAN, DIGITS = ({"holds": DAY, "format": form} for form in ("%d.%m.%Y", "%Y%m%d"))
 #: Cells, what is declared, and what they are taken for with the cells that are counted as outside
 #: and missing; or None where the first of them is refused.
 ODD = [
@@ -229,18 +231,25 @@ ODD = [
     (["1e1", "1e-2", "-1E-2", "1e3", "1e400"], NUMBER, [10, 0.01, 0, 10, 10], (3, 0)),
     (["inf", "-Infinity", "-3"], NUMBER, [10, 0, 0], (3, 0)),
     (["NaN", "NA", "n/a", "null", "", "?", "None"], NUMBER, [None] * 7, (0, 7)),
-    (["true", "FALSE"], NUMBER, [1, 0], (0, 0)),
-    ([True, 7, 2.5, None], NUMBER, [1, 7, 2.5, None], (0, 1)),
+    ([0.1, 7, 2.5, None], NUMBER, [0.1, 7, 2.5, None], (0, 1)),
     (["2001-02-03", "2001-02-03 10:00", "2001-02-03T23:59:59Z"], DAY, ["2001-02-03"] * 3, (0, 0)),
     (["1900-01-01", "NaT", "2999-01-01"], DAY, ["2000-01-01", None, "2010-12-31"], (2, 1)),
     (["a", " a", "A", "b\n", "c", ""], LETTER, ["a", "a", None, "b", None, None], (2, 1)),
     (["\u00fc", "u\u0308", "u"], ["u\u0308", "o"], ["\u00fc", "\u00fc", None], (1, 0)),
-    (["1", "1.0", "01", "1,0"], ["1", "2"], ["1", "1", None, None], (2, 0)),
+    (["1", "1.0", "01", "1,0"], ["1", "2"], ["1", "1", "1", None], (1, 0)),
     ([1, 1.0, True], ["1", "2"], ["1", "1", None], (1, 0)),
     (["True", "no"], [False, True], ["true", None], (1, 0)),
     (["NA", "NB"], ["NA", "NB"], ["NA", "NB"], (0, 0)),
-    (["", "NA", "z"], ["a", ""], ["", "", "z"], (1, 2)),
-    (["01067", "1067", "1067.0", 1067], 4096, ["01067", "1067", "1067", "1067"], (0, 0)),
+    (["", "NA", "z"], ["a", ""], ["", "z", "z"], (2, 1)),
+    (["NA", "None", "null", "?", ""], 4096, ["NA", "None", "null", "?", ""], (0, 1)),
+    (["01067", "1067", "1067.0", 1067], 4096, ["1067"] * 4, (0, 0)),
+    (["1,5", "1.234,5", "1 234", "7", 1.5], COMMA, [1.5, 1234.5, 1234, 7, 1.5], (0, 0)),
+    (["1,234.5", "1'234", "1.5", "12"], POINT, [1234.5, 1234, 1.5, 12], (0, 0)),
+    (["31.12.2001", "1.2.2003 10:00", ""], GERMAN, ["2001-12-31", "2003-02-01", None], (0, 1)),
+    (["20011231", 20030201], DIGITS, ["2001-12-31", "2003-02-01"], (0, 0)),
+    *(([c], COMMA, None, None) for c in ("1.500", "1.5", "1.23,4", "1 23", "1,2,3", ",", True)),
+    *(([c], GERMAN, None, None) for c in ("2001-12-31", "31.02.2001", "12/31/2001", "31.12.01")),
+    *(([c], NUMBER, None, None) for c in (True, "true", "FALSE")),
     *(([c], NUMBER, None, None) for c in ("1,5", "1_000", "0x10", "12 kg", "50%", "1/2")),
     *(([c], NUMBER, None, None) for c in ("\u0663", "\u22125", "1 000", "1.000,5", [1], {})),
     *(([c], DAY, None, None) for c in ("3.2.2001", "2/3/2001", "2001-2-3", "2001-02-30", "37000")),
@@ -266,7 +275,8 @@ def test_no_cell_is_altered_in_silence(cells, declared, taken, counted, tmp_path
                 read(path, columns)
             continue
         records = read(path, columns)
-        assert np.array_equal(records.X, encoder.transform({"v": [None, *taken]}))
+        plain = TableEncoder({"v": declared["holds"] if isinstance(declared, dict) else declared})
+        assert np.array_equal(records.X, plain.transform({"v": [None, *taken]}))
         assert records.counts["v"] == (counted[0], counted[1] + 1)
 
 

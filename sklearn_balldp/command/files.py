@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..encoders import TableEncoder
+from ..encoders.cells import cells_of
 from ..encoders.images import check_colours, pixels_of
 from ..encoders.tables import spelled
 from ..pointers import unfetched
@@ -408,7 +409,7 @@ def _npz(path: Path, columns: Columns) -> Table:
         )
     # Numbers become Python's, of which each has one text; days would become numbers.
     plain = {n: a.ndim == 1 and a.dtype.kind in "biufSU" for n, a in arrays.items()}
-    return Table(path, {n: a.tolist() if plain[n] else list(a) for n, a in arrays.items()})
+    return Table(path, {n: cells_of(a) if plain[n] else list(a) for n, a in arrays.items()})
 
 
 def _parquet(path: Path, columns: Columns) -> Table:
@@ -431,7 +432,7 @@ def _part(file: Path, beside: dict[str, str | None], columns: Columns) -> Cells:
         # Arrays take a fourth of the memory of lists.
         list(column.to_numpy())
         if types.is_list(column.type) and types.is_floating(column.type.value_type)
-        else column.to_pylist()
+        else cells_of(column)
         for column in table.columns
     ]
     own = {name_of(name): cells for name, cells in zip(table.column_names, values, strict=True)}

@@ -35,7 +35,7 @@ _GROUPED = re.compile(r"\s*[-+]?\d{1,3}\.\d{3}\s*")
 _SHORT = 64
 # Spellings of a missing number, and types of cells that can be numbers.
 _NOTHING = {"", "na", "n/a", "nan", "null", "none"}
-_OF_NUMBERS = {str, int, float, Decimal, type(None)}
+_OF_NUMBERS = {str, int, float, np.float16, np.float32, Decimal, type(None)}
 
 
 @dataclass(frozen=True)

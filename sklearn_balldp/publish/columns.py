@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..encoders import TableEncoder
+from ..encoders.tables import held
 from ..privacy.release import Release
 from ..text import DOWN, UP, rounded
 from .steps import Step, table_of
@@ -66,7 +67,8 @@ class HiddenColumns:
         if self.n_hidden:
             return {}
         amounts, found = self.encoder.hidden(self._radius), {}
-        for name, declared in self.encoder.to_dict()["columns"]:
+        for name, own in self.encoder.to_dict()["columns"]:
+            declared = held(own)
             values = [] if isinstance(declared, int) else [v for v in declared if v != ""]
             amount, texts = amounts[name], bool(values) and isinstance(values[0], str)
             # Of texts those that may change a little are days.
