@@ -1,6 +1,7 @@
 """While a command runs: what is asked, noted and told, whatever ends it and wherever it prints."""
 
 import re
+import shutil
 import sys
 import warnings
 from pathlib import Path
@@ -8,7 +9,7 @@ from pathlib import Path
 import pytest
 from axes import frame
 
-from sklearn_balldp import PrivacyAccountant, progress
+from sklearn_balldp import PrivacyAccountant, progress, verify
 from sklearn_balldp.command import job, main, outlook, plan, predict, train
 from sklearn_balldp.heads import BallDPLogisticRegression
 from sklearn_balldp.mechanisms.kernel import PrivacyFilter
@@ -115,6 +116,58 @@ def test_who_interrupts_embeddings_is_told_how_to_go_on(command, cache, run, mon
     assert status == 2
     assert "nothing was charged or written" in error
     assert ("from the embeddings in kept" if cache else "with --cache DIR") in error
+
+
+# A model that is paid for ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("fault", ["a full disk", "a file that appears"])
+def test_a_model_that_was_charged_is_never_lost(fault, run, monkeypatch):
+    """Whatever fails between the charge and the end: the error says where the model lies."""
+    write = train.write_model
+
+    def failing(model, folder, **given):
+        if fault == "a file that appears":
+            Path("model/mine").write_text("mine")
+        elif "model" in folder.parts:
+            raise OSError(28, "No space left on device")
+        write(model, folder, **given)
+
+    monkeypatch.setattr(train, "write_model", failing)
+    status, out, [error] = run(f"train {GIVEN} --epsilon 8 --out model --ledger ledger")
+    assert (status, "Wrote" in out) == (2, False)
+    assert PrivacyAccountant("ledger").total().n_releases == 1
+    kept = re.search(r"lies in '?([^';]+?)'?(\.$|; move)", error)[1]
+    assert verify(kept).failed is False
+    assert not Path("model/release.json").exists()
+    shutil.rmtree(kept)
+
+
+def test_steps_that_cannot_be_written_take_no_model_along(run, monkeypatch):
+    write = train.write_model
+
+    def failing(model, folder, *, transcript=False, **given):
+        if transcript:
+            raise OSError(28, "No space left on device")
+        write(model, folder, **given)
+
+    monkeypatch.setattr(train, "write_model", failing)
+    status, out, [error] = run(f"train {GIVEN} --epsilon 8 --out model --keep-transcript kept")
+    assert (status, "No space left" in error) == (2, True)
+    assert re.search(r"Wrote     model \(\d+ kB\)", out)
+    assert verify("model").failed is False
+    assert not Path("kept").exists()
+
+
+def test_lines_stand_in_their_places(run):
+    out = run(f"train {GIVEN} --epsilon 8 --out model --keep-transcript kept --ledger ledger")[1]
+    lines = [line.partition(" ")[0] for line in out.splitlines() if line[0] != " "]
+    order = ["Records", "Radius", "Promise", "At", "Ledger", "Wrote", "Ledger", "Next"]
+    assert lines == order
+    [at] = [i for i, line in enumerate(out.splitlines()) if line.startswith("Wrote")]
+    assert out.splitlines()[at + 1].startswith("          kept, with the noisy steps")
+    # What nobody has filled in is not uploaded.
+    assert out.splitlines()[-1].startswith("Next      fill in model/README.md; balldp verify model")
 
 
 # Errors, notes, and places to print ---------------------------------------------------------------

@@ -286,8 +286,9 @@ def _separator(path: Path, parsed: Callable[[str, bool], Iterator[list[str]]]) -
     If both do it is the one that makes more columns, and if none does the one that fits more rows.
     """
     widths = {mark: len(_named(next(parsed(mark, False), []))) for mark in ",;"}
-    if min(widths.values()) < 2:
-        return max(widths, key=widths.__getitem__)
+    marks = [mark for mark, width in widths.items() if width > 1] or [*widths]
+    if len(marks) == 1:
+        return marks[0]
     found = dict[str, tuple[bool, int]]()
     for mark, width in widths.items():
         fits = list[bool]()
@@ -296,7 +297,7 @@ def _separator(path: Path, parsed: Callable[[str, bool], Iterator[list[str]]]) -
         except csv.Error:
             fits.append(False)
         found[mark] = all(fits), width if all(fits) else sum(fits)
-    if found[","] == found[";"] and found[","][0]:
+    if found[","] == found[";"] and found[","][0] and widths[","] > 1:
         raise InputError(
             f"{path}: commas part all rows into {widths[',']} cells, and so do semicolons; put "
             "quotes around names and cells that hold one of them."

@@ -250,7 +250,10 @@ def test_the_publishers_own_text_is_never_read(copied):
     for text in ("# Privacy card\n\nepsilon 0.01\n", 2**22 * "![", "\x1b[2J\ud800"):
         (copied / README).write_bytes(text.encode("utf-8", "surrogatepass"))
         assert verify(copied).checks == before
-    assert "README.md: the publisher's own, or left by tools; not read" in line(verify(copied), "own texts").found
+    assert (
+        "README.md: the publisher's own, or left by tools; not read"
+        in line(verify(copied), "own texts").found
+    )
     (copied / README).unlink()
     assert not failed(verify(copied))
     assert load(copied)
