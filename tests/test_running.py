@@ -118,7 +118,7 @@ def test_who_interrupts_embeddings_is_told_how_to_go_on(command, cache, run, mon
     assert ("from the embeddings in kept" if cache else "with --cache DIR") in error
 
 
-# A model that is paid for ---------------------------------------------------------------------------
+# A model that is paid for -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("fault", ["a full disk", "a file that appears"])
