@@ -14,7 +14,7 @@ from sklearn_balldp.publish import load, save, verify
 from sklearn_balldp.publish.files import FILES, README
 from sklearn_balldp.writing import new_folder, write_new
 
-posix = pytest.mark.skipif(os.name == "nt", reason="Windows has other permissions")
+posix = pytest.mark.skipif(os.name == "nt", reason="this system is not POSIX")
 HEAD = BallDPRidgePrototype(epsilon=8.0, radius=0.5).fit(np.eye(4)[[0, 1] * 20], [0, 1] * 20)
 
 

@@ -42,7 +42,7 @@ def save(
     transcript : bool, default=False
         Publishes the noisy answers of a descent too, where the head kept them. Everybody can then
         check that the model follows from them, and the owner of the records can test their noise.
-        The guarantee covers them.
+        The guarantee covers them. The folder is for its owner alone until you say otherwise.
     column : str or None, default=None
         Column of the records in a table, which ``balldp predict`` then looks for.
 
