@@ -132,7 +132,18 @@ def complete_labels(y: Any) -> Any:
     # Labels that are not passed at all are scikit-learn's to refuse.
     if y is not None:
         check_complete("y", y, "drop those records, or give them another label")
+    if isinstance(y, (list, tuple)) and len({*map(_kind_of, y)}) > 1:
+        raise ValueError(
+            "y holds labels of several types, of which one would change all others: write them all "
+            "as texts, or all as numbers."
+        )
     return plain(y)
+
+
+def _kind_of(label: Any) -> type | None:
+    """Texts, bytes and truth values are kinds of their own; None is any other, or missing."""
+    kinds = (str, bytes, bool, np.bool_)
+    return next((bool if k is np.bool_ else k for k in kinds if isinstance(label, k)), None)
 
 
 def check_complete(name: str, values: Any, remedy: str) -> None:

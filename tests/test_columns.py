@@ -281,6 +281,106 @@ def test_no_cell_is_altered_in_silence(cells, declared, taken, counted, tmp_path
         assert records.counts["v"] == (counted[0], counted[1] + 1)
 
 
+#: Cells of a column, its kind, and what its owner is told to declare, of how many of them.
+WRITTEN = [
+    (
+        ["1,5", "1.234,5", "7", "12,25", ""],
+        "numbers",
+        4,
+        'have decimal commas: declare decimal = ","',
+    ),
+    (["1,234.5", "7", "12,345,678"], "numbers", 3, 'between thousands: declare decimal = "."'),
+    (["31.12.2024", "1.2.2024", ""], "dates", 2, 'such as 31.12.2000: declare format = "%d.%m.%Y"'),
+    (["12/31/2024", "01/02/2024"], "dates", 2, 'such as 12/31/2000: declare format = "%m/%d/%Y"'),
+    (["13/01/2024", "01/02/2024"], "dates", 2, 'such as 31/12/2000: declare format = "%d/%m/%Y"'),
+    (["20241231", "20230105"], "dates", 2, 'such as 20001231: declare format = "%Y%m%d"'),
+    (["7,5"] * 38 + ["?", "x", "y"], "numbers", 38, "have decimal commas"),
+    (["2024-12-31", "2023-01-05 10:00"], "dates", 0, ""),
+    (["1.5", "7", "1e3"], "numbers", 0, ""),
+    (["True", "False"], "categories", 0, ""),
+    (["01067", "80331"], "categories", 0, ""),
+    (["NA", "DE", "?"], "categories", 0, ""),
+    # Of the first cells alone, numbers.
+    ([*map(str, range(300)), *(f"x{i}" for i in range(60))], "codes", 0, ""),
+]
+
+
+@pytest.mark.kills("command/columns.py", "best >= _SHARE * total", "best > 0")
+@pytest.mark.parametrize(("cells", "kind", "count", "told"), WRITTEN)
+def test_the_draft_knows_how_a_whole_column_is_written(cells, kind, count, told, tmp_path, capsys):
+    """The file has no count; the terminal of the owner has."""
+    path = tmp_path / "t.csv"
+    pd.DataFrame({"v": cells, "other": "a"}).to_csv(path, index=False)
+    assert main(["columns", str(path)]) == 0
+    draft, notes = capsys.readouterr()
+    assert tomllib.loads(draft) == {"v": [], "other": []}
+    [hint] = re.findall(rf"^v     = \[\]  # {kind}: (.*)$", draft, re.M)
+    present = sum(cell not in ("", "?") for cell in cells)
+    assert (f"v: {count:,} of {present:,} cells " in notes) == (count > 0)
+    assert told in notes
+    assert not notes or count > 0
+    if count > 0:
+        option = re.search(r"declare (\w+ = .*)$", notes)[1].strip()
+        assert f", {option}}}" in hint
+        # What the hint shows is a declaration, once its words are numbers.
+        shown = re.search(r"\{.*?\}", hint)[0].replace("lowest", "0").replace("highest", "9")
+        columns = tmp_path / "c.toml"
+        columns.write_text(f"v = {shown}")
+        fitting = [cell for cell in cells if cell not in ("x", "y")]
+        assert declared_in(columns).counts({"v": fitting})["v"].missing == len(fitting) - count
+    else:
+        assert "declare" not in notes
+
+
+def test_a_declared_way_of_writing_travels_with_the_model(balldp):
+    """The card shows what may be held, ``predict`` reads alike, and a file that differs is told."""
+    table = patients()
+    written = table.assign(
+        **{"Größe": [f"{v:.1f}".replace(".", ",") for v in table["Größe"]]},
+        since=["" if not v else f"{v[8:]}.{v[5:7]}.{v[:4]}" for v in table["since"]],
+    )
+    written.to_csv("patients.csv", index=False, sep=";")
+    Path("columns.toml").write_text(
+        '"Größe" = {holds = [100, 220], decimal = ","}\nage = [18, 90]\n'
+        'since = {holds = [2000-01-01, 2025-12-31], format = "%d.%m.%Y"}',
+        encoding="utf-8",
+    )
+    balldp(f"train {TRAIN} --hide age=5")
+    assert "100 to 220" in Path("model/CARD.md").read_text(encoding="utf-8")
+    assert "Nothing was refuted." in balldp("verify model")
+    balldp("predict model patients.csv --out labelled.csv")
+    found = pd.read_csv("labelled.csv", sep=";")["prediction"]
+    model = load("model")
+    # As numbers and days of a library they are the same cells.
+    numbers = table.assign(since=[v and np.datetime64(v).item() for v in table["since"]])
+    for X in (written, numbers):
+        assert found.tolist() == model.predict(X).tolist()
+    Path("columns.toml").write_text('"Größe" = [100, 220]', encoding="utf-8")
+    said = balldp(f"plan {TRAIN} --hide 'any 1'".replace("--out model", ""), 2)
+    assert "'Größe' in row 1 is no number such as 1.5" in said
+    assert 'Größe: 1,000 of 1,000 cells have decimal commas: declare decimal = ","' in said
+
+
+@pytest.mark.parametrize(
+    "declared",
+    [
+        {"holds": [0, 1], "decimal": ";"},
+        {"holds": [0, 1], "format": "%d.%m.%Y"},
+        {"holds": ["a", "b"], "decimal": ","},
+        {"holds": 64, "decimal": ","},
+        {"decimal": ","},
+        {"holds": [0, 1], "further": 1},
+        *(
+            {"holds": ["2000-01-01", "2001-01-01"], "format": form}
+            for form in ("%d.%m.%y", "%d%m%Y", "%d.%m", "%Y-%m-%d %H", "%d.%m.%Y %d", "", 7)
+        ),
+    ],
+)
+def test_what_is_no_way_of_writing(declared):
+    with pytest.raises(ValueError, match=r"^columns\['v'\]"):
+        TableEncoder({"v": declared}).fit()
+
+
 def test_notes_for_the_owner_alone(balldp):
     table = patients().assign(number=range(1000), height=patients()["Größe"] / 100)
     table.to_csv("patients.csv", index=False)

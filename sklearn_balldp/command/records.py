@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from ..encoders import SentenceEncoder, TableEncoder, UnknownCellsWarning
 from ..encoders.tables import MISSING, Counts, spelled
 from ..text import appearance, label_key, one_line, spelling, trimmed
+from .columns import otherwise_written
 from .files import Cells, Columns, Picture, Table, name_of, rows_in_words, table_of
 from .options import InputError
 
@@ -252,7 +253,11 @@ def contents_of(table: Table, columns: Columns) -> list[Any]:
                 warnings.simplefilter("ignore", UnknownCellsWarning)
                 return [*columns.table.transform(declared_cells(table, columns.table))]
         except ValueError as error:
-            raise InputError(f"{path}: {str(error).removeprefix('X: ')}") from None
+            said = str(error).removeprefix("X: ")
+            for name, cells in declared_cells(table, columns.table).items():
+                if f"column {name!r} " in said and isinstance(columns.table.columns[name], list):
+                    said += "".join(f" {name}: {told}." for told in otherwise_written(cells))
+            raise InputError(f"{path}: {said}") from None
     texts = [text_of(c, path, names[0], i) for i, c in enumerate(table.cells[names[0]], 1)]
     if columns.kind == "text":
         return texts

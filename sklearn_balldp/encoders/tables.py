@@ -221,7 +221,8 @@ class _Numbers(_Column):
             raise ValueError(f"columns[{name!r}]: decimal={decimal!r} must be ',' or '.'.")
         self.knots, self.decimal = knots, decimal
         self.what = f"number such as 1{decimal or '.'}5"
-        size, self.step = np.abs(knots).max(), float(np.diff(knots).min())
+        size, steps = np.abs(knots).max(), np.diff(knots)
+        self.step = float(steps.min())
         # Doubles tell numbers apart by a share of their size: so much further apart two cells come.
         self.rounding = float(np.spacing(size))
         if self.step < max(_CLOSE * size, _LEAST):
@@ -247,8 +248,8 @@ class _Numbers(_Column):
         if amount is None:
             return 2.0
         check_positive(f"change[{self.name!r}]", amount, " or None (any value)")
-        share = min((float(amount) + self.rounding) / self.step, 1.0)
-        return 4.0 * math.sin(0.25 * math.pi * share) ** 2
+        amount = float(amount) + self.rounding
+        return 4.0 * math.sin(0.25 * math.pi * min(amount / self.step, 1.0)) ** 2
 
     def within(self, square: float) -> float:
         amount = self.step * 4.0 / math.pi * math.asin(0.5 * math.sqrt(square))

@@ -257,6 +257,14 @@ def test_what_is_missing_is_no_class_and_no_owner(kind):
             planned.plan(3, 3, **given)
 
 
+@pytest.mark.kills("_validation.py", "len({*map(_kind_of, y)}) > 1", "False")
+@pytest.mark.parametrize("other", ["a", True, b"a", np.str_("1")])
+def test_no_label_changes_all_others(other):
+    """NumPy makes texts of all numbers for one text, and numbers of truth values."""
+    for y in ([0, 1, 2, other], (0.0, 1.0, other, 2)):
+        refused(clone(PROTOTYPES), np.eye(4), y, "^y holds labels of several types")
+
+
 DATES = pd.Series(pd.to_datetime(["2024-01-01", "2024-01-02", "2024-01-03"]))
 
 
