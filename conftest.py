@@ -38,8 +38,6 @@ def pytest_configure(config):
         "kills(file, text, other, attack=''): fails where that module has the other text",
     )
     config.addinivalue_line("markers", "needs(*libraries): skipped where one of them is missing")
-    faults = "kills(file, text, other): a fault that this test notices"
-    config.addinivalue_line("markers", faults)
 
 
 def pytest_collection_modifyitems(config, items):
