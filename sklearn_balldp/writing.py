@@ -22,12 +22,10 @@ def write_new(path: Path, body: bytes, *, private: bool = False) -> None:
 
     A ``private`` one is for its owner alone.
     """
-    mode = 0o600 if private else 0o666
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
-    place = os.open(path, flags, mode)
+    flags, mode = os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if private else 0o666
+    os.close(os.open(path, flags, mode))
     try:
-        with open(place, "wb") as file:
-            file.write(body)
+        path.write_bytes(body)
     except BaseException:
         path.unlink()
         raise

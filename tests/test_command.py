@@ -563,8 +563,8 @@ UNLIKE = {
 
 @pytest.mark.kills(
     "command/records.py",
-    '            warnings.warn(f"{path}: {note}',
-    '            str(f"{path}: {note}',
+    '        warnings.warn(f"{path}: {note}", stacklevel=3)',
+    "        pass",
 )
 @pytest.mark.kills("command/records.py", "if notes and strict:", "if notes and not strict:")
 @pytest.mark.parametrize("name", UNLIKE)

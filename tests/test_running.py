@@ -1,5 +1,6 @@
 """While a command runs: what is asked, noted and told, whatever ends it and wherever it prints."""
 
+import os
 import re
 import shutil
 import sys
@@ -159,6 +160,7 @@ def test_steps_that_cannot_be_written_take_no_model_along(run, monkeypatch):
     assert not Path("kept").exists()
 
 
+@pytest.mark.kills("command/train.py", '"keep_transcript", private=True', '"keep_transcript"')
 def test_lines_stand_in_their_places(run):
     out = run(f"train {GIVEN} --epsilon 8 --out model --keep-transcript kept --ledger ledger")[1]
     lines = [line.partition(" ")[0] for line in out.splitlines() if line[0] != " "]
@@ -166,6 +168,9 @@ def test_lines_stand_in_their_places(run):
     assert lines == order
     [at] = [i for i, line in enumerate(out.splitlines()) if line.startswith("Wrote")]
     assert out.splitlines()[at + 1].startswith("          kept, with the noisy steps")
+    if os.name == "posix":
+        for path in (Path("kept"), *Path("kept").iterdir()):
+            assert path.stat().st_mode & 0o077 == 0
     # What nobody has filled in is not uploaded.
     assert out.splitlines()[-1].startswith("Next      fill in model/README.md; balldp verify model")
 

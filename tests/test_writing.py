@@ -8,14 +8,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sklearn_balldp import BallDPRidgePrototype, PrivacyAccountant, writing
+from sklearn_balldp import (
+    BallDPLogisticRegression,
+    BallDPRidgePrototype,
+    GradientPerturbation,
+    PrivacyAccountant,
+    writing,
+)
 from sklearn_balldp.encoders.base import _Cache
 from sklearn_balldp.publish import load, save, verify
 from sklearn_balldp.publish.files import FILES, README
 from sklearn_balldp.writing import new_folder, write_new
 
 posix = pytest.mark.skipif(os.name == "nt", reason="this system is not POSIX")
-HEAD = BallDPRidgePrototype(epsilon=8.0, radius=0.5).fit(np.eye(4)[[0, 1] * 20], [0, 1] * 20)
+RECORDS = np.eye(4)[[0, 1] * 20], [0, 1] * 20
+HEAD = BallDPRidgePrototype(epsilon=8.0, radius=0.5).fit(*RECORDS)
 
 
 def mode(path):
@@ -49,9 +56,10 @@ def test_what_is_private_is_its_owners_alone():
     accountant = PrivacyAccountant("ledger")
     accountant.spend(mu=0.1, what="an answer")
     _Cache("cache").write({b"key": np.ones(4, np.float32) / 2})
-    with new_folder(Path("steps"), private=True) as new:
-        write_new(new / "file", b"noisy")
-    for path in ("ledger", "cache/embeddings.sqlite", "steps/file"):
+    steps = GradientPerturbation(n_steps=2, keep_transcript=True)
+    head = BallDPLogisticRegression(epsilon=8.0, radius=0.5, mechanism=steps).fit(*RECORDS)
+    kept = save(head, "steps", transcript=True).iterdir()
+    for path in ("ledger", "cache/embeddings.sqlite", *kept):
         assert mode(path) == 0o600, path
     for path in ("cache", "steps"):
         assert mode(path) == 0o700, path
