@@ -33,7 +33,7 @@ from .columns import check_apart, declared_in, radius_of
 from .files import SHOWN, Columns
 from .options import CANDIDATES, EDITS, HEADS, HIDDEN_EDITS, InputError
 from .public import of_classes, read_public
-from .records import Records, aligned, read, tell_cut
+from .records import Records, aligned, read, tell_cut, unlike_declared
 
 #: Width of the rows of the command's encoder of images.
 IMAGE_WIDTH = 512
@@ -100,7 +100,7 @@ def prepare(options: argparse.Namespace, tried: Callable[[Release], None] | None
     step, seconds = table or _step(columns.kind, options), None
     embeds = columns.kind in ("text", "image")
     if table is not None:
-        _check_table(options.columns, records)
+        _check_table(options.columns, table, records)
         width, params["encoder"] = records.X.shape[1], table.identity
         params["domain"] = "sphere"
     elif not embeds:
@@ -225,15 +225,10 @@ def _params(options: argparse.Namespace) -> dict[str, Any]:
 # -- what makes rows ------------------------------------------------------------------------------
 
 
-def _check_table(path: Path, records: Records) -> None:
+def _check_table(path: Path, encoder: TableEncoder, records: Records) -> None:
     """Notes for the owner's terminal alone, as they tell of private records."""
     n, width = records.X.shape
-    notes = [
-        f"most cells of {name} are not as declared: is it misspelt, or in other units?"
-        for name, (outside, missing) in records.counts.items()
-        if outside > (n - missing) / 2
-    ]
-    notes += records.odd
+    notes = [*unlike_declared(encoder, records.counts, n), *records.odd]
     if width * _RECORDS_PER_CELL > n:
         notes.append(
             f"{width:,} cells are many for {n:,} records, and noise goes into each: delete columns "

@@ -553,7 +553,8 @@ class TableEncoder(Stateless):
         if isinstance(change, Mapping):
             if not change or {*change} - {*self.columns}:
                 raise ValueError(
-                    f"change={change!r} must name declared columns: {', '.join(self.columns)}."
+                    f"change={change!r} must name declared columns: "
+                    f"{', '.join(map(repr, self.columns))}."
                 )
             square = sum(part.square(change[part.name]) for part in parts if part.name in change)
         else:
