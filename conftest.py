@@ -34,6 +34,7 @@ def pytest_addoption(parser):
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "needs(*libraries): skipped where one of them is missing")
+    config.addinivalue_line("markers", "kills(file, text, other): a fault that this test notices")
 
 
 def pytest_collection_modifyitems(config, items):

@@ -4,13 +4,13 @@ import html
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
-from functools import cached_property
 from operator import attrgetter
 from typing import Annotated, Any
 
 import numpy as np
 from msgspec import Meta
 
+from .._cached import cached_property
 from .._parameters import Count, Epsilon, Inside, Share, Spent, check_whole, one_of
 from .._version import __version__
 from ..adjacency import METRICS

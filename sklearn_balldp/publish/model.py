@@ -4,7 +4,6 @@ import contextlib
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, cast
@@ -13,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.pipeline import Pipeline
 
+from .._cached import cached_property
 from .._parameters import MAX_CLASSES
 from ..encoder_name import same_encoder
 from ..heads import HEADS, Released, Settings
