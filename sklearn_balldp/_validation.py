@@ -5,7 +5,7 @@ import re
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -193,7 +193,18 @@ def all_finite() -> Iterator[None]:
         return
     except FloatingPointError:
         pass
-    raise ValueError(f"Input X contains {REFUSED}; drop those rows, or repair them.")
+    raise_alone(ValueError(f"Input X contains {REFUSED}; drop those rows, or repair them."))
+
+
+def raise_alone(error: Exception) -> NoReturn:
+    """Raise an error without the one that is handled meanwhile, whose frames may hold rows.
+
+    The body of a ``with`` is left by an error: what its manager raises has that one as its context.
+    """
+    try:
+        raise error
+    finally:
+        error.__context__ = None
 
 
 @contextlib.contextmanager

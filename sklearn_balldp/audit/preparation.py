@@ -1,5 +1,6 @@
 """Preparation of an audit: split the records, run transformers, and complete the problem."""
 
+import contextlib
 import math
 import numbers
 import warnings
@@ -15,7 +16,7 @@ from sklearn.utils import column_or_1d, indexable
 from sklearn.utils.validation import check_is_fitted
 
 from .._parameters import check_option
-from .._validation import caller_level
+from .._validation import caller_level, raise_alone
 from ..heads import BaseBallDPClassifier, Released, owners_of
 from ..heads.inspection import fit_with_answers, records_of, rows_and_codes
 from ..mechanisms import Records
@@ -193,10 +194,11 @@ def hold_out(
 
     Private labels do not decide: a label change must not move other records.
     """
-    try:
+    codes = None
+    with contextlib.suppress(TypeError):
         codes = np.unique(y, return_inverse=True)[1]
-    except TypeError:
-        raise ValueError("y mixes labels of types that cannot be compared; use one type.") from None
+    if codes is None:
+        raise ValueError("y mixes labels of types that cannot be compared; use one type.")
     held = np.zeros(len(y), dtype=bool)
     if groups is not None:
         owners = owners_of(groups, len(y))
@@ -243,7 +245,7 @@ def candidate_pool(
     try:
         rows, codes = rows_and_codes(head, _take(X_public, kept), y_public[kept])
     except ValueError as error:
-        raise ValueError(f"{name}: {error}") from None
+        raise_alone(ValueError(f"{name}: {error}"))
     return Pool(in_domain(head, rows), codes, head.release_.norm_bound), kept
 
 
