@@ -21,6 +21,7 @@ from ..heads import BaseBallDPClassifier, Released, owners_of
 from ..heads.inspection import fit_with_answers, records_of, rows_and_codes
 from ..mechanisms import Records
 from ..pipelines import ModelParts, parts_of
+from ..radius import PUBLIC_SOURCES, known_radius
 from ..rows import rows_in_domain
 from .supports import Pool
 
@@ -75,8 +76,7 @@ def prepare(
             raise ValueError(f"groups must hold one value for each of the {len(y)} records.")
         groups = np.asarray(groups)
     position, source = np.arange(len(y)), "X_public"
-    # Held-out rows are private, so a radius policy may not use them as public reference.
-    reference = {"X_public": X_public, "y_public": y_public}
+    passed = X_public is not None
     if X_public is None:
         if parts.frozen:
             raise ValueError(
@@ -85,7 +85,7 @@ def prepare(
             )
         held = hold_out(y, groups, holdout, not head.protect_labels, rng)
         position, held_out = np.flatnonzero(~held), np.flatnonzero(held)
-        source, reference = "holdout", {}
+        source = "holdout"
         X_public, y_public = _take(X, held_out), y[held_out]
         X, y = _take(X, position), y[position]
         groups = None if groups is None else groups[position]
@@ -102,6 +102,9 @@ def prepare(
         released = head.released_
     else:
         head = clone(head)
+        # A policy may choose from rows that were passed: those held out are private.
+        chooses = passed and known_radius(head) is None and head._policy.source in PUBLIC_SOURCES
+        reference = {"X_public": X_public, "y_public": y_public} if chooses else {}
         # The noise of this fit is tested.
         released = fit_with_answers(head, X, y, **reference, groups=groups)
         estimator = rebuilt_estimator(estimator, transformers, head)

@@ -98,6 +98,9 @@ class Published:
         released = vars(head).get("released_") if hasattr(head, "__dict__") else None
         if parts.outer_type or not isinstance(released, Released):
             may = f", and a {parts.outer_type} may publish more" if parts.outer_type else ""
+            if hasattr(parts.head, "estimators_"):
+                may = ", which holds several models, each with a record of its own: save each of "
+                may += "its estimators_"
             raise ValueError(
                 f"model: expected a fitted Ball-DP head, or a Pipeline that ends in one (of a "
                 f"search its best_estimator_); got {type(model).__name__}{may}."
