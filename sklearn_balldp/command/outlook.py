@@ -37,7 +37,7 @@ def describe(job: Job) -> str:
         lines.append(f"Owners    {release.n_units:,}; all records of one are hidden together")
     table = None
     if isinstance(job.step, TableEncoder):
-        table = HiddenColumns(release, job.step)
+        table = HiddenColumns(release, job.step, job.change)
         lines += _of_columns(job, table)
     anywhere = release.radius >= (2.0 if table is None else table.reach)
     distance = "any distance" if anywhere else down(release.radius)

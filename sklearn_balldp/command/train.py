@@ -38,7 +38,7 @@ def train(options: argparse.Namespace) -> None:
     job.head.set_params(accountant=accountant)
     job.head.fit(rows, job.records.y, **job.records.groups)
     model = Pipeline([("rows", job.step), ("head", job.head)])
-    folder = save(model, options.out, column=job.column)
+    folder = save(model, options.out, column=job.column, change=job.change)
     options.written = True
     score = None
     if job.public is not None and public is not None:
@@ -49,7 +49,8 @@ def train(options: argparse.Namespace) -> None:
     if account is not None:
         print(account)
     if options.keep_transcript is not None:
-        place = save(model, options.keep_transcript, transcript=True, column=job.column)
+        kept = {"transcript": True, "column": job.column, "change": job.change}
+        place = save(model, options.keep_transcript, **kept)
         given = ["--private", str(options.file), "--label", options.label]
         given += [] if options.owner is None else ["--owner", options.owner]
         print(

@@ -23,6 +23,7 @@ def save(
     *,
     transcript: bool = False,
     column: str | None = None,
+    change: Any = None,
 ) -> Path:
     """Write a fitted model as a folder to publish: weights, record, settings and card.
 
@@ -44,6 +45,9 @@ def save(
         The guarantee covers them.
     column : str or None, default=None
         Column of the records in a table, which ``balldp predict`` then looks for.
+    change : int, mapping or None, default=None
+        What the radius of a :class:`.TableEncoder`'s rows was declared for, as its ``radius`` took
+        it. The card then names these columns and amounts, and :func:`.verify` computes them again.
 
     Returns
     -------
@@ -84,6 +88,9 @@ def save(
     published = Published.of(model, transcript=transcript)
     if column is not None:
         published = replace(published, column=column)
+    if change is not None:
+        published = replace(published, change=change)
+        published = replace(published, change=getattr(published.hidden, "change", change))
     if transcript and not any(name.startswith("transcript.") for name in published.arrays):
         raise ValueError(
             "transcript=True: the head kept none; fit it with "
@@ -115,5 +122,6 @@ def write_files(model: Published, folder: Path) -> None:
     """Write the files of a model, whatever is wrong with it."""
     for name, body in model.files().items():
         (folder / name).write_bytes(body)
-    (folder / CARD).write_bytes(card_text(model.record, model.named_steps, same=True).encode())
+    text = card_text(model.record, model.named_steps, same=True, change=model.change)
+    (folder / CARD).write_bytes(text.encode())
     (folder / README).write_bytes(readme(model))
