@@ -619,8 +619,9 @@ def test_the_verifiers_benchmark(tmp_path, monkeypatch):
 # The other studies --------------------------------------------------------------------------------
 
 STUDIES = {
-    "classes": ("trec6", ("classes_trec6.md", "classes_lost.md")),
+    "classes": ("trec6", ("classes_trec6.md",)),
     "elsewhere": ("letter", ("elsewhere.md",)),
+    "lost": ("messages", ("lost.md",)),
     "promises": ("digits", ("promises.md",)),
     "radius": ("trec6", ("radius_accuracy.png", "radius_checks.md", "radius_noiseless.md")),
     "settings": ("trec6", ("settings.md",)),

@@ -129,7 +129,7 @@ def of_train(parser: argparse.ArgumentParser) -> None:
     add("--limit", type=float, metavar="EPSILON", help=limit)
     steps = "the same folder with the noisy steps, for you alone, to test the noise later"
     add("--keep-transcript", type=Path, metavar="DIR", help=steps)
-    anyway = "train even where the plan says that every class may be lost in the noise"
+    anyway = "train even where the plan says that every class is likely lost in the noise"
     add("--anyway", action="store_true", help=anyway)
 
 

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from ..encoders import TableEncoder
 from ..encoders.base import BaseEncoder
-from ..heads.plan import AT_RISK, LOST
+from ..heads.plan import AT_RISK, LOST, risks
 from ..privacy.release import Release
 from ..publish.card import NOTHING_HIDDEN, candidates_of, down, up
 from ..publish.columns import HiddenColumns
@@ -94,10 +94,10 @@ def _time(job: Job) -> list[str]:
     return [f"Time      {max(total, 1)} min or less {shown}"]
 
 
-def all_at_risk(job: Job) -> bool:
-    """Whether every class may be lost in the noise."""
+def all_lost(job: Job) -> bool:
+    """Whether every class is likely lost in the noise."""
     ratios = job.plan.class_signal_to_noise
-    return bool(ratios) and max(ratios) < AT_RISK
+    return bool(ratios) and max(ratios) < LOST
 
 
 def _at_risk(job: Job) -> list[str]:
@@ -107,7 +107,7 @@ def _at_risk(job: Job) -> list[str]:
         return []
     names = np.unique(np.asarray(job.records.y))
     order = [i for i in np.argsort(ratios).tolist() if ratios[i] < AT_RISK]
-    lines = [f"At risk   {len(order)} of {len(ratios)} classes may be lost in the noise"]
+    lines = [f"At risk   {risks(ratios)}"]
     for i in order[:_MAX_AT_RISK]:
         word = "likely lost" if ratios[i] < LOST else "at risk"
         lines.append(

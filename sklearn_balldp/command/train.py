@@ -13,7 +13,7 @@ from ..publish.files import check_new
 from .job import prepare
 from .ledger import Account
 from .options import InputError
-from .outlook import all_at_risk, describe, foretell, warning
+from .outlook import all_lost, describe, foretell, warning
 
 
 def train(options: argparse.Namespace) -> None:
@@ -22,11 +22,11 @@ def train(options: argparse.Namespace) -> None:
     account = Account.opened(options)
     job = prepare(options, None if account is None else account.check)
     print(describe(job), flush=True)
-    if all_at_risk(job) and not options.anyway:
+    if all_lost(job) and not options.anyway:
         if account is not None:
             account.withdraw()
         raise InputError(
-            "every class may be lost in the noise: more records, a larger epsilon or a smaller "
+            "every class is likely lost in the noise: more records, a larger epsilon or a smaller "
             "radius help; nothing was fitted or charged, and --anyway trains all the same."
         )
     accountant = None if account is None else account.accountant
