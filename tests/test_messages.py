@@ -215,6 +215,6 @@ def test_sparse_rows_are_refused_with_a_way_that_keeps_the_promise():
 def test_public_rows_that_nothing_uses_are_refused(radius, given):
     """Whoever mistypes a policy is told."""
     head = BallDPRidgePrototype(radius=radius)
-    with pytest.raises(ValueError, match="X_public and y_public (are for|go together)"):
+    with pytest.raises(ValueError, match=r"X_public and y_public (are for|go together)"):
         head.fit(ROWS, LABELS, **given)
     assert not hasattr(head, "release_")

@@ -328,6 +328,6 @@ def odd(X):
 )
 def test_no_error_keeps_one_whose_frames_hold_rows(ball_rows, of_rows):
     head = BallDPLogisticRegression(2.0, radius=0.5).fit(*ball_rows)
-    with pytest.raises(ValueError, match="NaN|refused|hold|mixes") as caught:
+    with pytest.raises(ValueError, match=r"NaN|refused|hold|mixes") as caught:
         of_rows(head, *ball_rows)
     assert caught.value.__context__ is None
