@@ -96,7 +96,9 @@ def test_from_a_table_to_labels(balldp, tmp_path):
     said = balldp(f"train {options}")
     for text in (planned, said):
         assert "it hides all five columns of every record of one person, whatever they" in text
-        assert re.search(r"age: \d+ not as declared \(clipped, or spread\), \d+ missing", text)
+        assert re.search(
+            r"age: \d+ not as declared \(beyond the bounds, or unknown\), \d+ missing", text
+        )
     [check] = re.findall(r"balldp (verify kept .*)$", said, re.MULTILINE)
     assert "PASS          scale of the noise" in balldp(check)
     assert "name the --label" in balldp("verify kept --private patients.csv", 2)

@@ -27,6 +27,7 @@ from ..heads.plan import Plan
 from ..mechanisms import DescentBound, GradientPerturbation, MeanGradient
 from ..mechanisms import Records as ArrayRecords
 from ..privacy.release import Release
+from ..publish.columns import HiddenColumns
 from ..radius import RadiusPolicy
 from ..text import appearance, one_line, trimmed
 from .columns import change_of, check_apart, declared_in
@@ -71,10 +72,11 @@ class Job:
         return np.asarray(X if isinstance(self.step, TableEncoder) else self.step.transform(X))
 
 
-def prepare(options: argparse.Namespace, tried: Callable[[Release], None] | None = None) -> Job:
+def prepare(options: argparse.Namespace, tried: Callable[..., None] | None = None) -> Job:
     """Read the files, and plan the fit; an InputError if a file or an option is invalid.
 
-    ``tried`` may refuse what the fit would release, if possible before any record is embedded.
+    ``tried`` may refuse what the fit would release, if possible before any record is embedded. It
+    is told how far apart rows of a table are at most.
     """
     # What options alone decide is refused before a file is read.
     params, table, change = _params(options), None, None
@@ -131,7 +133,8 @@ def prepare(options: argparse.Namespace, tried: Callable[[Release], None] | None
     def planned(width: int) -> Plan:
         plan = head.plan(len(records.X), width, **labels, **records.groups)
         if tried is not None:
-            tried(plan.release)
+            reach = None if table is None else HiddenColumns(plan.release, table, change).reach
+            tried(plan.release, reach)
         return plan
 
     if embeds and options.command == "train":
@@ -143,8 +146,8 @@ def prepare(options: argparse.Namespace, tried: Callable[[Release], None] | None
         head.set_params(encoder=step.identity)
     assert width is not None
     plan = planned(width)
-    # The forecast by public records takes the same steps.
-    n_fits = 1 if public is None else 2
+    # The forecast by public records takes the same steps twice, with noise and without.
+    n_fits = 1 if public is None else 3
     of_steps = n_fits * seconds_of_steps(plan.release)
     column = None if table is not None else columns.content
     return Job(head, column, step, records, public, plan, seconds, of_steps, change)

@@ -52,9 +52,12 @@ class Account:
             )
         return cls(path, limit, accountant)
 
-    def check(self, release: Release) -> None:
-        """Refuse a planned release that the ledger would; make a new ledger for it, and say so."""
-        first, self._full = self._full == 0.0, release.full_radius
+    def check(self, release: Release, reach: float | None = None) -> None:
+        """Refuse a planned release that the ledger would; make a new ledger for it, and say so.
+
+        No two of its rows are further apart than the ``reach`` (by default, than any two rows).
+        """
+        first, self._full = self._full == 0.0, reach or release.full_radius
         if self.accountant is None:
             names = ("delta", "radius", "labels", "unit")
             terms = {name: getattr(release, name) for name in names} | {"limit": self._limit}
@@ -72,7 +75,7 @@ class Account:
         self.accountant.ledger.check(release)
         if first:
             print(f"Ledger    {self._path} {state}", flush=True)
-            counted = self.accountant.radius or self._full
+            counted = self.accountant.radius or release.full_radius
             if release.radius < counted:
                 cost = release.guarantee(counted).epsilon
                 print(

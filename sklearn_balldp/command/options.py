@@ -200,7 +200,7 @@ def parsed(arguments: list[str] | None) -> argparse.Namespace:
     parser = _Parser(
         prog="balldp",
         description="Train a classifier on private tables, texts or images, and publish it with a "
-        "proof of what it hides.",
+        "record of what it hides, which anyone can check against the model.",
         allow_abbrev=False,
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")

@@ -15,6 +15,7 @@ from ..text import one_line, percent
 from .job import Job
 from .options import CANDIDATES
 from .public import foretold
+from .records import Records
 
 _MAX_AT_RISK = 10
 #: Seconds that are not worth a word.
@@ -61,7 +62,7 @@ def _of_columns(job: Job, table: HiddenColumns) -> list[str]:
     """Cells that are not as declared, and how far each column may change unseen."""
     lines = [f"Columns   {len(job.records.counts)} in {job.records.X.shape[1]:,} cells"]
     for name, (outside, missing) in job.records.counts.items():
-        odd = {"not as declared (clipped, or spread)": outside, "missing": missing}
+        odd = {"not as declared (beyond the bounds, or unknown)": outside, "missing": missing}
         shown = ", ".join(f"{number:,} {what}" for what, number in odd.items() if number)
         lines += [f"{_BELOW}{one_line(name, 60)}: {shown}"] if shown else []
     if table.rows:
@@ -133,6 +134,12 @@ def foretell(job: Job) -> NDArray[np.floating] | None:
     return rows
 
 
+def baseline(public: Records) -> float:
+    """Share of the largest class: the accuracy of whoever always names it."""
+    counts = np.unique(np.asarray(public.y), return_counts=True)[1]
+    return float(counts.max() / counts.sum())
+
+
 def warning(job: Job, score: float | None) -> str | None:
     """What speaks against publishing a model: public numbers, and its score on public records."""
     if job.plan.release.guarantee().advantage > NOTHING_HIDDEN:
@@ -140,8 +147,7 @@ def warning(job: Job, score: float | None) -> str | None:
     ratios = job.plan.class_signal_to_noise or (max(job.plan.signal_to_noise, default=math.inf),)
     lost = sum(ratio < LOST for ratio in ratios) > len(ratios) / 2
     if score is not None and job.public is not None:
-        counts = np.unique(np.asarray(job.public.y), return_counts=True)[1]
-        lost = lost or bool(score <= counts.max() / counts.sum())
+        lost = lost or score <= baseline(job.public)
     if not lost:
         return None
     return (

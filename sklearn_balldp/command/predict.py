@@ -156,7 +156,7 @@ def opened(folder: str, encoder: str | None, cache: Path | None = None) -> tuple
     try:
         published = Published.read(folder)
     except ValueError as error:
-        raise InputError(f"model={folder!r}: {error}") from None
+        raise InputError(f"{folder}: {error}") from None
     published.check()
     step, name = published.encoder, published.record.encoder
     if encoder is not None:

@@ -121,9 +121,9 @@ def _cost(before: NDArray[np.bool_], after: NDArray[np.bool_], what: str) -> str
     The error is two standard deviations of how many records only one of the two is right about.
     """
     n, differ = len(before), int(np.sum(before != after))
-    cost, error = (100.0 * value for value in (np.mean(before) - np.mean(after), 2.0 / n))
+    cost = 100.0 * max(float(np.mean(before) - np.mean(after)), 0.0)
     # One more that differs, as none in few tells little.
-    error *= math.sqrt(differ + 1)
+    error = 200.0 * math.sqrt(differ + 1) / n
     found = f"{what} costs {cost:.0f} points, give or take {error:.0f}"
     if error > _TOO_FAR:
         found += f" ({n:,} records tell no more: name more public ones)"

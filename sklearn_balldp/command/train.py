@@ -13,7 +13,7 @@ from ..publish.files import check_new
 from .job import prepare
 from .ledger import Account
 from .options import InputError
-from .outlook import all_lost, describe, foretell, warning
+from .outlook import all_lost, baseline, describe, foretell, warning
 
 
 def train(options: argparse.Namespace) -> None:
@@ -43,7 +43,11 @@ def train(options: argparse.Namespace) -> None:
     score = None
     if job.public is not None and public is not None:
         score = float(np.mean(job.head.predict(public) == job.public.y))
-        print(f"Measured  accuracy {score:.3f} on {len(job.public.X):,} public records")
+        largest = baseline(job.public)
+        print(
+            f"Measured  accuracy {score:.3f} on {len(job.public.X):,} public records, of which "
+            f"{largest:.3f} are of the largest class"
+        )
     size = sum(path.stat().st_size for path in folder.iterdir())
     print(f"Wrote     {folder} ({size / 1e6:.1f} MB)")
     if account is not None:

@@ -181,10 +181,11 @@ version is named when it was the other.
 ## Other releases from the same records
 
 Each further model from the same records weakens the promise. mu measures the loss: this model \
-has mu = {up(guarantee.mu_total)} at {w["distance"]}. Models add up at one common distance, such \
-as the last column of their tables, and not each at its own: if the mu of each there was fixed \
-beforehand, all together have mu = sqrt(mu1^2 + mu2^2 + ...) there, for what each of them hides. \
-Choosing the best of several models by scores on private records is a release of its own.
+has mu = {up(guarantee.mu_total)} at {w["distance"]}. To add up several models, take the mu of \
+each at one and the same distance: the last column of their tables has it. Together they have \
+mu = sqrt(mu1^2 + mu2^2 + ...) at that distance, and hide what each of them hides. This holds if \
+the mu of each was fixed before the first model was seen. Choosing the best of several models by \
+scores on private records is a release of its own.
 {_measured(audit)}
 ## Where it comes from
 
@@ -479,7 +480,8 @@ def _origin(release: Release, same: bool | None) -> list[str]:
     return [
         f"released on {release.date} by sklearn_balldp {release.version}, numpy "
         f"{release.numpy_version}",
-        f"mechanism: {release.bound.what} ({release.mechanism}); sensitivity by {release.theorem}",
+        f"mechanism: {release.bound.what} ({release.mechanism})",
+        f"proof, for experts: the sensitivity is bounded by {release.theorem}",
         f"radius: {repr(release.radius).removesuffix('.0')}; noise: {SAMPLERS[release.sampler]}",
         *(f"{name}: {text}" for name, text in release.weight_rows()),
         f"encoder of the records: {release.encoder or 'not recorded'}",

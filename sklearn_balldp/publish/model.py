@@ -327,7 +327,8 @@ class Published:
         return HiddenColumns.of(self.record, self.named_steps, self.change)
 
     def _change_faults(self) -> Iterator[str]:
-        hidden, fault = None, "a declared change that is none of its columns"
+        hidden: HiddenColumns | None = None
+        fault: str | None = "a declared change that is none of its columns"
         with contextlib.suppress(*_FAULTS):
             hidden = self.hidden
         if hidden is not None:
