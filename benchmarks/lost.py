@@ -98,7 +98,7 @@ def faults(classes):
     """Where a plan's two words do not hold: most below one are lost, few above the other."""
     ratio, lost = classes[RATIO], classes["lost"]
     shares = {
-        f"most classes below {LOST} are lost": lost[ratio < LOST].mean() > 0.5,
+        f"even just below {LOST} most are lost": lost[ratio.between(LOST / 2, LOST)].mean() > 0.5,
         f"most between {LOST} and {AT_RISK} stay": lost[ratio.between(LOST, AT_RISK)].mean() < 0.5,
         f"above {AT_RISK} one in fifty is lost": lost[ratio > AT_RISK].mean() < 0.02,
     }

@@ -20,7 +20,7 @@ from sklearn.base import clone
 from sklearn.metrics import accuracy_score, balanced_accuracy_score, recall_score
 
 from benchmarks import __main__ as driver
-from benchmarks import methods, peers, promises, radius, study
+from benchmarks import lost, methods, peers, promises, radius, study
 from benchmarks import settings as settings_study
 from benchmarks import tables as tables_study
 from benchmarks import verify as verifier
@@ -444,6 +444,15 @@ def test_another_library_that_is_ahead_fails_the_claim(tmp_path):
     best = " ".join(["0.99"] * methods.SPLITS)
     methods.PEERS.write(table.assign(mean=0.99, each=best), tmp_path)
     assert len(methods.report(tmp_path)) == 16
+
+
+@pytest.mark.kills("heads/plan.py", "LOST, AT_RISK = 0.5, 1.0", "LOST, AT_RISK = 0.5, 0.5")
+@pytest.mark.kills("heads/plan.py", "LOST, AT_RISK = 0.5, 1.0", "LOST, AT_RISK = 0.9, 1.0")
+def test_a_plans_two_words_are_those_of_the_committed_cells():
+    """Most classes that it calls lost are, few that it calls at risk, and hardly one above."""
+    classes = lost.classes_of(lost.CELLS.read(RESULTS))
+    assert not lost.faults(classes)
+    assert {*classes["dataset"]} == {*lost.DATASETS}
 
 
 def test_claims_hold_on_the_committed_results():
