@@ -5,7 +5,7 @@ import re
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +32,7 @@ _QUOTES_NOTHING = re.compile(
     r"Found (array with|input variables)|X has \d+ features, but|The feature names should match|"
     r"Feature names |(This \w+ estimator )?requires y to be passed|y should be a 1d array|"
     r"Input [Xy] contains |"
-    r"Sparse data was passed|float\(\) argument must be|"
+    r"float\(\) argument must be|"
     r"Expected a 2-dimensional container|Input contains NaN$"
 )
 # What else its messages begin with, as a pattern, and what is said instead.
@@ -44,6 +44,11 @@ _REMEDIES = {
     ),
     "Expected 2D array": (
         "Expected 2D array for X, got another shape. Reshape your data: one record per row."
+    ),
+    "Sparse data was passed": (
+        "X is sparse, and a head takes dense rows. Of texts make embeddings, or hash their words: "
+        "make_pipeline(HashingVectorizer(n_features=512), sklearn_balldp.pipelines.DenseRows(), "
+        "head). Weights of TF-IDF are learned from the private texts, and no dense form hides that."
     ),
     "Complex data not supported": "Complex data not supported; pass real rows.",
     r"Can't call numpy\(\) on Tensor that requires grad": (
@@ -204,7 +209,18 @@ def all_finite() -> Iterator[None]:
         return
     except FloatingPointError:
         pass
-    raise ValueError(f"Input X contains {REFUSED}; drop those rows, or repair them.")
+    raise_alone(ValueError(f"Input X contains {REFUSED}; drop those rows, or repair them."))
+
+
+def raise_alone(error: Exception) -> NoReturn:
+    """Raise an error without the one that is handled meanwhile, whose frames may hold rows.
+
+    The body of a ``with`` is left by an error: what its manager raises has that one as its context.
+    """
+    try:
+        raise error
+    finally:
+        error.__context__ = None
 
 
 @contextlib.contextmanager

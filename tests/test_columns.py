@@ -23,8 +23,9 @@ from sklearn_balldp.command.options import InputError
 from sklearn_balldp.command.records import read
 from sklearn_balldp.encoders import TableEncoder
 from sklearn_balldp.privacy.noise import Noise
-from sklearn_balldp.publish import card, load
+from sklearn_balldp.publish import card, load, save
 from sklearn_balldp.publish.files import json_text
+from sklearn_balldp.verdicts import FAIL
 
 DECLARED = """\
 "Größe" = ["", 100, 220]   # cm
@@ -95,7 +96,9 @@ def test_from_a_table_to_labels(balldp, tmp_path):
     said = balldp(f"train {options}")
     for text in (planned, said):
         assert "it hides all five columns of every record of one person, whatever they" in text
-        assert re.search(r"age: \d+ not as declared \(clipped, or spread\), \d+ missing", text)
+        assert re.search(
+            r"age: \d+ not as declared \(beyond the bounds, or unknown\), \d+ missing", text
+        )
     [check] = re.findall(r"balldp (verify kept .*)$", said, re.MULTILINE)
     assert "PASS          scale of the noise" in balldp(check)
     assert "name the --label" in balldp("verify kept --private patients.csv", 2)
@@ -133,11 +136,27 @@ def test_from_a_table_to_labels(balldp, tmp_path):
         ("all", 5, "all five columns of a record, whatever they hold, and its label"),
         ("any 5", 5, "all five columns of a record, whatever they hold"),
         ("any 2", 2, "any two of the 5 columns of a record, whatever they hold"),
-        ("zip", 1, "any one of the 5 columns of a record, whatever they hold"),
-        ("age=5, since=30", {"age": 5, "since": 30}, "a change of one column of a record by no"),
-        ('age=5,"Geschlecht, amtlich"', {"age": 5, "Geschlecht, amtlich": None}, "any one of the"),
+        ("any 1", 1, "any one of the 5 columns of a record, whatever it holds"),
+        (
+            "zip",
+            {"zip": None},
+            "this change, in a record: zip to any value; or any one of the 5 columns of a record",
+        ),
+        (
+            "age=5, since=30",
+            {"age": 5, "since": 30},
+            "these changes at once, in a record: age by up to 5, and since by up to 30 days",
+        ),
+        (
+            '"Geschlecht, amtlich",age=5.0',
+            {"age": 5, "Geschlecht, amtlich": None},
+            "these changes at once, in a record: age by up to 5, and "
+            '"Geschlecht, amtlich" to any value; or any one of the 5 columns of a record, '
+            "whatever it holds",
+        ),
     ],
 )
+@pytest.mark.kills("command/job.py", "radius = table.radius(change)", "radius = table.radius(1)")
 def test_what_is_hidden_is_said_on_terminal_and_card(balldp, hide, change, said):
     """In a saved folder the card is made again of the declaration."""
     labels = "--classes classes.txt" if hide == "all" else ""
@@ -151,6 +170,13 @@ def test_what_is_hidden_is_said_on_terminal_and_card(balldp, hide, change, said)
     assert release.labels == ("protected" if hide == "all" else "public")
     assert ("| column | may hold |" in text) == hide.startswith("age=5, since")
     assert ("larger changes" in text) == (not said.startswith("all"))
+    config = json.loads(Path("model/config.json").read_text("utf-8"))
+    assert config["change"] == change
+    assert "CANNOT CHECK  radius" in (found := balldp("verify model"))
+    assert f"it hides {said}" in found
+    # Of one model there is one epsilon at any distance.
+    anywhere = re.search(r"^\| epsilon .* (\S+) \|$", text, re.M)[1]
+    assert f"epsilon={anywhere}" in re.search("PASS +record .*", found)[0]
     if "| column" in text:
         rows = {r[0]: r[1:] for r in re.findall(r"^\| (.*?) \| (.*?) \| (.*?) \|$", text, re.M)}
         assert rows["age"] == ("18 to 90", "by 5 or less")
@@ -163,6 +189,30 @@ def test_what_is_hidden_is_said_on_terminal_and_card(balldp, hide, change, said)
             amount = float(rows[name][1].split(" ")[1].replace(",", ""))
             assert encoder.radius({name: amount}) <= release.radius
             assert encoder.radius({name: 1.01 * amount + 1}) > release.radius
+
+
+@pytest.mark.kills("publish/columns.py", "(self.change) <= self._radius", "(self.change) <= 9.0")
+@pytest.mark.parametrize(
+    "forged", [{"age": 6}, {"age": 5.0}, {"sex": 1}, {"zip": None, "age": 5}, 0, 2, True, "any 2"]
+)
+def test_a_declared_change_that_the_radius_does_not_hide_is_refuted(balldp, forged):
+    balldp(f"train {TRAIN} --hide age=5")
+    place = Path("model/config.json")
+    assert json.loads(place.read_text("utf-8"))["change"] == {"age": 5}
+    place.write_bytes(json_text(json.loads(place.read_text("utf-8")) | {"change": forged}))
+    found = verify("model")
+    assert [check.name for check in found.checks if check.verdict == FAIL] == ["model"]
+    with pytest.raises(ValueError, match="declared change"):
+        load("model")
+    # Nor does anybody write one.
+    model = declared_in(Path("columns.toml"))
+    head = BallDPRidgePrototype(2.0, delta=1e-4, radius=model.radius({"age": 5}))
+    fitted = make_pipeline(model, head).fit(patients(), patients()["outcome"])
+    if forged != {"age": 5.0}:
+        with pytest.raises(ValueError, match="change"):
+            card(fitted, change=forged)
+        with pytest.raises(ValueError, match="change"):
+            save(fitted, "m", change=forged)
 
 
 def test_the_card_never_says_more_than_the_radius_hides():
@@ -396,7 +446,7 @@ def test_notes_for_the_owner_alone(balldp):
 
 def test_names_have_one_spelling(balldp):
     Path("columns.toml").write_text('"Gro\u0308ße " = [100, 220]\nage = [18, 90]', encoding="utf-8")
-    assert "a change of one column" in balldp(f"train {TRAIN} --hide Größe=1,age=1")
+    assert '" by up to 1, and age by up to 1' in balldp(f"train {TRAIN} --hide Größe=1,age=1")
     assert "Labelled" in balldp("predict model patients.csv --out labelled.csv")
     Path("columns.toml").write_text('"Gro\u0308ße" = [1, 2]\n"Größe" = [1, 2]', encoding="utf-8")
     assert "two names differ" in balldp(f"train {TRAIN} --hide 'any 1'".replace("model", "m"), 2)

@@ -354,7 +354,7 @@ def test_plan_writes_and_draws_nothing(balldp, monkeypatch):
     monkeypatch.setattr(Noise, "__call__", lambda *_: pytest.fail("noise was drawn"))
     assert "Promise   epsilon 8" in balldp("plan rows.csv ROWS GOAL --rare")
     shown = balldp("plan many.csv ROWS --radius 2 --epsilon 1")
-    assert "of 300 classes may be lost in the noise" in shown
+    assert "of 300 classes likely lost in the noise" in shown
     assert len(shown.splitlines()) < 20
     assert sorted(Path().iterdir()) == before
 
@@ -422,6 +422,19 @@ def test_public_records_tell_what_the_noise_costs(balldp):
     def points(epsilon):
         return float(line(epsilon).split(" points")[0].split()[-1])
 
+    # No number without its error, which fewer records make larger.
+    public[:36].to_csv("few.csv", index=False)
+    errors = [
+        float(line("8", name).split("give or take ")[1].split()[0].rstrip(":"))
+        for name in ("public.csv", "few.csv")
+    ]
+    assert errors[0] < 10.0 < errors[1]
+    assert "18 records tell no more" in line("8", "few.csv")
+    # What uniform priors cost is no cost of the noise.
+    rare = balldp("plan private.csv ROWS --radius 0.5 --public public.csv --epsilon 8 --rare")
+    noise, priors = rare.splitlines()[-2:]
+    assert "the noise costs" in noise
+    assert priors.strip().startswith("--rare costs")
     # Noise alone may be right by chance.
     assert max(points("0.0001") for _ in range(3)) > 20.0
     assert points("8") < 5.0
@@ -438,7 +451,11 @@ def test_public_records_tell_what_the_noise_costs(balldp):
     ],
 )
 def test_what_speaks_against_publishing_is_said(goal, warning, balldp):
-    last = balldp(f"train rows.csv ROWS {goal} --out model --anyway").splitlines()[-1]
+    frame(200, seed=2).to_csv("others.csv", index=False)
+    shown = balldp(f"train rows.csv ROWS {goal} --out model --anyway --public others.csv")
+    last = shown.splitlines()[-1]
+    largest = frame(200, seed=2)["label"].value_counts().max() / 200
+    assert f"on 200 public records, of which {largest:.3f} are of the largest class" in shown
     assert (warning in last) if warning else last.startswith("Next")
 
 

@@ -44,13 +44,13 @@ def run(capsys):
 def test_a_fit_that_may_lose_every_class_is_asked_for(run, monkeypatch):
     lost = f"train {GIVEN} --epsilon 0.001 --out model --ledger ledger"
     status, out, [error] = run(lost)
-    assert "3 of 3 classes may be lost" in out
+    assert "3 of 3 classes likely lost in the noise, 0 more at risk" in out
     assert (status, "--anyway" in error) == (2, True)
     assert not Path("model").exists()
     assert not Path("ledger").exists()
     assert run(f"{lost} --anyway")[0] == 0
     # One class that stays is enough.
-    monkeypatch.setattr(outlook, "AT_RISK", 0.0)
+    monkeypatch.setattr(outlook, "LOST", 0.0)
     assert run(lost.replace("model", "other"))[0] == 0
 
 

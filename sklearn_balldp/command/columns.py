@@ -156,13 +156,14 @@ def check_apart(path: Path, encoder: TableEncoder, label: str, owner: str | None
             )
 
 
-def radius_of(encoder: TableEncoder, hide: str) -> float:
-    """The radius that hides what ``--hide`` says."""
+def change_of(encoder: TableEncoder, hide: str) -> Any:
+    """The change that ``--hide`` says, as :meth:`.TableEncoder.radius` takes it."""
     try:
         if hide == HIDE_ALL:
-            return encoder.radius(len(encoder.columns))
+            return len(encoder.columns)
         if several := re.fullmatch(r"any\s+(\d+)", hide, re.ASCII):
-            return encoder.radius(int(several[1]))
+            encoder.radius(int(several[1]))
+            return int(several[1])
         change: dict[str, float | None] = {}
         declared = {name_of(name): name for name in encoder.columns}
         for part in map(name_of, next(csv.reader([hide], skipinitialspace=True))):
@@ -172,7 +173,8 @@ def radius_of(encoder: TableEncoder, hide: str) -> float:
             if name in change:
                 raise ValueError(f"{name} is named twice.")
             change[name] = None if amount is None else float(amount)
-        return encoder.radius(change)
+        encoder.radius(change)
+        return change
     except (ValueError, csv.Error) as error:
         raise InputError(
             f'--hide {hide!r}: say all, "any 2", or names of columns, as "age=5,sex" '

@@ -55,9 +55,12 @@ class Account:
             )
         return cls(path, limit, accountant)
 
-    def check(self, release: Release) -> None:
-        """Refuse a planned release that the ledger would; nothing is counted, and no file made."""
-        self._full, trial = release.full_radius, self.accountant
+    def check(self, release: Release, reach: float | None = None) -> None:
+        """Refuse a planned release that the ledger would; nothing is counted, and no file made.
+
+        No two of its rows are further apart than the ``reach`` (by default, than any two rows).
+        """
+        self._full, trial = reach or release.full_radius, self.accountant
         if trial is None:
             names = ("delta", "radius", "labels", "unit")
             self._terms = {n: getattr(release, n) for n in names} | {"limit": self._limit}

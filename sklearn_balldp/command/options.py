@@ -128,7 +128,7 @@ def of_train(parser: argparse.ArgumentParser) -> None:
     add("--limit", type=float, metavar="EPSILON", help=limit)
     steps = "the same folder with the noisy steps, for you alone, to test the noise later"
     add("--keep-transcript", type=Path, metavar="DIR", help=steps)
-    anyway = "train even where the plan says that every class may be lost in the noise"
+    anyway = "train even where the plan says that every class is likely lost in the noise"
     add("--anyway", action="store_true", help=anyway)
 
 
@@ -200,8 +200,8 @@ def parsed(arguments: list[str] | None) -> argparse.Namespace:
     words = sys.argv[1:] if arguments is None else arguments
     parser = _Parser(
         prog="balldp",
-        description="Train a classifier on private tables, texts or images, and publish it with "
-        "what it hides in writing.",
+        description="Train a classifier on private tables, texts or images, and publish it with a "
+        "record of what it hides, which anyone can check against the model.",
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"balldp {__version__}")

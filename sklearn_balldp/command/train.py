@@ -17,7 +17,7 @@ from ..writing import new_folder
 from .job import prepare
 from .ledger import Account
 from .options import InputError
-from .outlook import all_at_risk, describe, foretell, warning
+from .outlook import all_lost, baseline, describe, foretell, warning
 
 
 def train(options: argparse.Namespace) -> None:
@@ -35,9 +35,9 @@ def train(options: argparse.Namespace) -> None:
             print(describe(job), flush=True)
             if account is not None:
                 print(account.state, flush=True)
-            if all_at_risk(job) and not options.anyway:
+            if all_lost(job) and not options.anyway:
                 raise InputError(
-                    "every class may be lost in the noise: more records, a larger epsilon or a "
+                    "every class is likely lost in the noise: more records, a larger epsilon or a "
                     "smaller radius help; nothing was fitted or charged, and --anyway trains all "
                     "the same."
                 )
@@ -50,15 +50,20 @@ def train(options: argparse.Namespace) -> None:
             job.head.set_params(accountant=accountant)
             job.head.fit(rows, job.records.y, **job.records.groups)
             model = Pipeline([("rows", job.step), ("head", job.head)])
-            _write(model, new, out, job.column)
+            named = {"column": job.column, "change": job.change}
+            _write(model, new, out, named)
         options.written = True
         score = None
         if job.public is not None and public is not None:
             score = float(np.mean(job.head.predict(public) == job.public.y))
-            print(f"Measured  accuracy {score:.3f} on {len(job.public.X):,} public records")
+            largest = baseline(job.public)
+            print(
+                f"Measured  accuracy {score:.3f} on {len(job.public.X):,} public records, of which "
+                f"{largest:.3f} are of the largest class"
+            )
         print(f"Wrote     {out} ({_in_bytes(sum(path.stat().st_size for path in out.iterdir()))})")
         if kept is not None:
-            write_model(model, kept, transcript=True, column=job.column)
+            write_model(model, kept, transcript=True, **named)
     if kept is not None:
         given = [steps, "--private", options.file, "--label", options.label]
         given += [] if options.owner is None else ["--owner", options.owner]
@@ -76,15 +81,15 @@ def train(options: argparse.Namespace) -> None:
     )
 
 
-def _write(model: Any, new: Path, out: Path, column: str | None) -> None:
+def _write(model: Any, new: Path, out: Path, named: dict[str, Any]) -> None:
     """Write a model that was paid for; where its disk does not take it, elsewhere."""
     try:
-        write_model(model, new, column=column)
+        write_model(model, new, **named)
         return
     except OSError as error:
         reason = error.strerror or type(error).__name__
     other = Path(tempfile.mkdtemp(prefix="balldp-"))
-    write_model(model, other, column=column)
+    write_model(model, other, **named)
     raise InputError(f"--out {out} cannot be filled ({reason}): the model lies in {other}.")
 
 

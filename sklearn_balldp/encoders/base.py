@@ -21,6 +21,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin
 from sklearn.utils import Tags
 
 from .._parameters import check_whole
+from .._validation import raise_alone
 from ..datasets import unit_rows
 from ..pipelines import Stateless
 from ..progress import bar
@@ -66,7 +67,7 @@ class _Cache:
             return
         except (sqlite3.Error, OSError) as error:
             reason = str(error)
-        raise self._unusable(reason)
+        raise_alone(self._unusable(reason))
 
     def _unusable(self, reason: str) -> ValueError:
         return ValueError(

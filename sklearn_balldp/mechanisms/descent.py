@@ -78,8 +78,6 @@ class DescentBound(Promised):
     norm that the whitening map leaves for rows, in units of B (1: no map).
     """
 
-    what: ClassVar[str] = "noise on the gradients of a descent"
-    parts: ClassVar[str] = "steps"
     has_transcript: ClassVar[bool] = True
 
     learning_rate: float = math.nan
@@ -89,6 +87,19 @@ class DescentBound(Promised):
     constant: float = 0.0
     start: Sums | None = None
     least_reach: float = 1.0
+
+    @property
+    def what(self) -> str:  # type: ignore[override]
+        """What was released: sums, gradients, or both."""
+        if self.start is None:
+            return "noise on the gradients of a descent"
+        sums = "noise on the sum of all rows" if self.start.pooled else self.start.what
+        return f"{sums}, and on the gradients of a descent from them" if self.n_steps else sums
+
+    @property
+    def parts(self) -> str:  # type: ignore[override]
+        """What the numbers of its noise are of."""
+        return self.start.parts if self.start is not None and self.n_steps == 0 else "steps"
 
     @property
     def whitened(self) -> bool:

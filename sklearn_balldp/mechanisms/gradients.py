@@ -10,11 +10,12 @@ errs by itself: their sums are made in double precision. "Finite precision" has 
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache, partial
+from functools import lru_cache, partial
 from typing import Any, ClassVar
 
 import numpy as np
 
+from .._cached import cached_property
 from ..adjacency import RowGeometry
 from ..losses import SHORT, Loss, clip_residuals
 from ..privacy.gaps import SMALLEST_CLIP, gap_at_any_parameters

@@ -1,11 +1,11 @@
 """Public numbers of a fit: all that a promise, a bound and a record rest on, held once."""
 
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Annotated
 
 import numpy as np
 
+from .._cached import cached_property
 from .._parameters import (
     Classes,
     Count,

@@ -14,7 +14,7 @@ from ..pipelines import parts_of
 from ..privacy.noise import EXACT_SAMPLER, SEEDED_SAMPLER
 from ..privacy.release import Release
 from ..text import DOWN, UP, one_line, percent, rounded
-from .columns import HiddenColumns
+from .columns import Change, HiddenColumns
 from .steps import Step, step_of
 
 #: Numbers of candidates of the certificates.
@@ -59,7 +59,7 @@ def down(value: float) -> str:
     return rounded(value, 3, DOWN)
 
 
-def card(model: Any, audit: Any = None) -> Card:
+def card(model: Any, audit: Any = None, change: Any = None) -> Card:
     """What a release promises, in plain words.
 
     Parameters
@@ -70,6 +70,9 @@ def card(model: Any, audit: Any = None) -> Card:
     audit : ReconstructionAuditor or None, default=None
         Adds the results of a fitted audit. They depend on private records, and the card says that
         this part is not for publication.
+    change : int, mapping or None, default=None
+        Of a Pipeline that begins with a :class:`.TableEncoder`: the change of a record that its
+        radius was declared for, as :func:`.save` takes it.
 
     Returns
     -------
@@ -106,7 +109,7 @@ def card(model: Any, audit: Any = None) -> Card:
             f"got {type(model).__name__}."
         )
     steps = {name: step for name, live in parts.steps if (step := step_of(live)) is not None}
-    return card_text(release, steps, release.matches(model), audit, parts.beyond_rows)
+    return card_text(release, steps, release.matches(model), audit, parts.beyond_rows, change)
 
 
 def card_text(
@@ -115,12 +118,16 @@ def card_text(
     same: bool | None = None,
     audit: Any = None,
     beyond_rows: str = "",
+    change: Change = None,
 ) -> Card:
     """The card of a release, of the steps before its head, and of parameters that are the same.
 
     What is None is not at hand. ``beyond_rows`` names steps that may map a row by others.
     """
-    table = HiddenColumns.of(release, steps)
+    table = HiddenColumns.of(release, steps, change)
+    fault = None if table is None else table.fault
+    if fault is not None:
+        raise ValueError(f"change={change!r}: {fault}; leave it out, or name what it hides.")
     w, guarantee = _words(release, steps, table), release.guarantee()
     moved = f"steps before the head: {beyond_rows}, so that one record may have moved all rows"
     beyond = [moved] if beyond_rows else []
@@ -174,10 +181,11 @@ version is named when it was the other.
 ## Other releases from the same records
 
 Each further model from the same records weakens the promise. mu measures the loss: this model \
-has mu = {up(guarantee.mu_total)} at {w["distance"]}. Models add up at one common distance, such \
-as the last column of their tables, and not each at its own: if the mu of each there was fixed \
-beforehand, all together have mu = sqrt(mu1^2 + mu2^2 + ...) there, for what each of them hides. \
-Choosing the best of several models by scores on private records is a release of its own.
+has mu = {up(guarantee.mu_total)} at {w["distance"]}. To add up several models, take the mu of \
+each at one and the same distance: the last column of their tables has it. Together they have \
+mu = sqrt(mu1^2 + mu2^2 + ...) at that distance, and hide what each of them hides. This holds if \
+the mu of each was fixed before the first model was seen. Choosing the best of several models by \
+scores on private records is a release of its own.
 {_measured(audit)}
 ## Where it comes from
 
@@ -196,7 +204,7 @@ def _words(
         hidden = "Hidden: whether the records of one person were swapped for others, each for "
     hidden += f"{_other(release, table, f'at most {radius} away ({_meaning(release)})')}."
     if table is not None:
-        hidden = f"Hidden: {table}."
+        hidden = f"Hidden: {table.shown(marked)}."
     condition = ""
     if seeded:
         hidden = f"Not private, because of the seed. {hidden.replace(':', ' without it:', 1)}"
@@ -246,14 +254,14 @@ def _words(
     }
 
 
-def _reach(release: Release, table: HiddenColumns | None) -> float:
+def reach_of(release: Release, table: HiddenColumns | None) -> float:
     """A radius that no two rows exceed."""
     return release.full_radius if table is None else table.reach
 
 
 def _at_any_distance(release: Release, table: HiddenColumns | None) -> bool:
     """Whether no two rows are further apart than the radius."""
-    return bool(release.radius >= _reach(release, table))
+    return bool(release.radius >= reach_of(release, table))
 
 
 def _other(release: Release, table: HiddenColumns | None, near: str) -> str:
@@ -364,7 +372,7 @@ def _before(release: Release, steps: Mapping[str, Step] | None, table: HiddenCol
     if not stretches:
         return ""
     if table is not None:
-        return "" if table.everything else f"This is so of {table}. "
+        return "" if table.everything else f"So these may change unseen: {table.shown(marked)}. "
     if _at_any_distance(release, table):
         return f"The head sees rows after {', '.join(stretches)}. "
     names, unknown = ", ".join(stretches), [name for name, s in stretches.items() if s is None]
@@ -407,7 +415,7 @@ def _named(release: Release, table: HiddenColumns | None) -> str:
     """How often the right one of several candidates is named, by the radius of their ball."""
     radii, promised = _radii(release, table), release.guarantee_of_candidates()
     if "ball" not in candidates_of(release, table=table):
-        radii = {_anywhere(_reach(release, table)): None}
+        radii = {_anywhere(reach_of(release, table)): None}
     # Of a radius that was drawn only the promise is a bound: a larger ball hides no more than it.
     columns = [
         max(
@@ -426,7 +434,7 @@ def _named(release: Release, table: HiddenColumns | None) -> str:
 
 def _radii(release: Release, table: HiddenColumns | None) -> dict[str, float | None]:
     """Radii of a table: the declared one (None), twice that, and the largest there is."""
-    declared, full = release.radius, _reach(release, table)
+    declared, full = release.radius, reach_of(release, table)
     shown: dict[str, float | None] = {f"r = {down(declared)}": None} if declared < full else {}
     if 2.0 * declared < full:
         shown[f"2 r = {down(2.0 * declared)}"] = 2.0 * declared
@@ -472,7 +480,8 @@ def _origin(release: Release, same: bool | None) -> list[str]:
     return [
         f"released on {release.date} by sklearn_balldp {release.version}, numpy "
         f"{release.numpy_version}",
-        f"mechanism: {release.bound.what} ({release.mechanism}); sensitivity by {release.theorem}",
+        f"mechanism: {release.bound.what} ({release.mechanism})",
+        f"proof, for experts: the sensitivity is bounded by {release.theorem}",
         f"radius: {repr(release.radius).removesuffix('.0')}; noise: {SAMPLERS[release.sampler]}",
         *(f"{name}: {text}" for name, text in release.weight_rows()),
         f"encoder of the records: {release.encoder or 'not recorded'}",

@@ -24,6 +24,7 @@ def save(
     *,
     transcript: bool = False,
     column: str | None = None,
+    change: Any = None,
 ) -> Path:
     """Write a fitted model as a folder to publish: weights, record, settings and card.
 
@@ -45,6 +46,9 @@ def save(
         The guarantee covers them. The folder is for its owner alone until you say otherwise.
     column : str or None, default=None
         Column of the records in a table, which ``balldp predict`` then looks for.
+    change : int, mapping or None, default=None
+        What the radius of a :class:`.TableEncoder`'s rows was declared for, as its ``radius`` took
+        it. The card then names these columns and amounts, and :func:`.verify` computes them again.
 
     Returns
     -------
@@ -84,17 +88,25 @@ def save(
     True
     """
     with new_folder(Path(folder), private=transcript) as new:
-        write_model(model, new, transcript=transcript, column=column)
+        write_model(model, new, transcript=transcript, column=column, change=change)
     return Path(folder)
 
 
 def write_model(
-    model: Any, folder: Path, *, transcript: bool = False, column: str | None = None
+    model: Any,
+    folder: Path,
+    *,
+    transcript: bool = False,
+    column: str | None = None,
+    change: Any = None,
 ) -> None:
     """Write a fitted model into an empty folder; an error unless a receiver takes it."""
     published = Published.of(model, transcript=transcript)
     if column is not None:
         published = replace(published, column=column)
+    if change is not None:
+        published = replace(published, change=change)
+        published = replace(published, change=getattr(published.hidden, "change", change))
     if transcript and not any(name.startswith("transcript.") for name in published.arrays):
         raise ValueError(
             "transcript=True: the head kept none; fit it with "
@@ -124,6 +136,6 @@ def write_files(model: Published, folder: Path) -> None:
     """Write the files of a model, whatever is wrong with it."""
     for name, body in model.files().items():
         write_new(folder / name, body)
-    card = card_text(model.record, model.named_steps, same=True)
+    card = card_text(model.record, model.named_steps, same=True, change=model.change)
     write_new(folder / CARD, card.encode())
     write_new(folder / README, readme(model))

@@ -171,7 +171,7 @@ def n_threads(n_rows: int, n_features: int) -> int:
     # threads.
     if n_rows * n_features <= SHARD_VALUES // 16:
         return 1
-    return min(4, joblib.effective_n_jobs(-1), len(shards_of(n_rows, n_features)))
+    return min(4, joblib.cpu_count(), len(shards_of(n_rows, n_features)))
 
 
 def map_shards(
@@ -248,7 +248,7 @@ def side_by_side(one: Callable[[], T], other: Callable[[], R], n_features: int) 
     """Results of two functions that each decompose a matrix of this size, on two threads."""
     # Larger ones have all threads of BLAS.
     worth = MANY_FEATURES <= n_features <= ONE_THREAD_FEATURES
-    if not worth or joblib.effective_n_jobs(-1) == 1:
+    if not worth or joblib.cpu_count() == 1:
         return one(), other()
     with ThreadPoolExecutor(1) as pool:
         first = pool.submit(contextvars.copy_context().run, one)

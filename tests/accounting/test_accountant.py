@@ -49,6 +49,7 @@ from sklearn_balldp.accounting.accountant import NOT_COVERED
 from sklearn_balldp.mechanisms import PrototypePerturbation, Sums
 from sklearn_balldp.privacy.gaussian import compose, epsilon_from_mu, mu_from_pure
 from sklearn_balldp.privacy.noise import SEEDED_SAMPLER, Noise
+from sklearn_balldp.text import UP, rounded
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 PROTECTED = {"protect_labels": True, "classes": [0, 1, 2]}
@@ -449,7 +450,8 @@ def test_radii_drawn_without_an_accountant_count_once():
     mus = [head.release_.guarantee(2.0).mu for head in heads]
     expected = compose([*mus, mu_from_pure(0.5)])
     assert accountant.total().mu == pytest.approx(expected)
-    assert compose_releases([head.release_ for head in heads]).mu == pytest.approx(expected)
+    total = compose_releases([head.release_ for head in heads], radius=2.0)
+    assert total.mu == pytest.approx(expected)
     # The limit knows it too.
     limit = epsilon_from_mu(compose([mus[0], 0.5 * mu_from_pure(0.5)]), 1e-6)
     with pytest.raises(BudgetExceededError):
@@ -477,6 +479,13 @@ def test_compose_releases_from_json():
         assert total.mu == pytest.approx(compose(mus), rel=1e-9)
         assert total.epsilon == pytest.approx(epsilon_from_mu(compose(mus), 1e-7))
         assert total.kind == "ex post"
+    # Of one radius the total is that within it, and says what it is at any distance.
+    one, alike = releases[0], compose_releases([releases[0]] * 2, delta=1e-7)
+    assert (alike.radius, compose_releases(releases).epsilon_full_radius) == (one.radius, None)
+    for radius, epsilon in ((one.radius, alike.epsilon), (2.0, alike.epsilon_full_radius)):
+        expected = epsilon_from_mu(compose([one.guarantee(radius).mu] * 2), 1e-7)
+        assert epsilon == pytest.approx(expected, rel=1e-9)
+    assert f"any distance  epsilon={rounded(alike.epsilon_full_radius, 4, UP)}" in str(alike)
     mu = compose([releases[0].guarantee(0.5).mu] * 2)
     spent_on_radius = {"radius_source": "private", "radius_epsilon": 0.5}
     for draws, spent in ((("a", "b"), 1.0), (("a", "a"), 0.5)):
@@ -591,3 +600,29 @@ def test_a_score_hides_only_what_the_model_hides(counts):
     assert len(counts.records) == len(models)
     with pytest.raises(ValueError, match="not all comes from a release"):
         cross_val_score(LogisticRegression(), X, Y, scoring=scorer, error_score="raise")
+
+
+def test_a_ledger_that_counted_nothing_blames_no_fit():
+    assert "given no groups" not in str(PrivacyAccountant().total())
+    accountant = PrivacyAccountant()
+    head_of(accountant).fit(X, Y)
+    assert "given no groups" in str(accountant.total())
+
+
+@pytest.mark.kills("accounting/scoring.py", "validate_data(estimator", "str(estimator")
+@pytest.mark.parametrize(
+    ("rows", "labels", "match"),
+    [
+        (X[:0], Y[:0], "no rows"),
+        (X, Y[:-1], "inconsistent numbers of samples"),
+        (X[:, :-1], Y, "features, but"),
+    ],
+)
+def test_a_score_that_public_shapes_rule_out_costs_nothing(rows, labels, match):
+    accountant = PrivacyAccountant()
+    score = PrivateAccuracy(1.0, accountant=accountant)
+    with pytest.raises(ValueError, match=match):
+        score(FITTED, rows, labels)
+    assert accountant.total().n_releases == 0
+    assert score(FITTED, X, Y) > 0.0
+    assert accountant.total().n_releases == 1

@@ -172,7 +172,7 @@ def test_persons_beside_records_count_as_records():
     X, y, groups = people()
     head = BallDPRidgePrototype(delta=1e-3, radius=0.4)
     one, all_of = head.fit(X, y).release_, head.fit(X, y, groups=groups).release_
-    both = compose_releases([one, all_of])
+    both = compose_releases([one, all_of], radius=2.0)
     assert both.unit == "record"
     assert both.mu == pytest.approx(math.hypot(one.guarantee(2.0).mu, all_of.guarantee(2.0).mu))
     total = compose_releases([all_of, all_of])

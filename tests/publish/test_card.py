@@ -385,8 +385,8 @@ def test_models_add_up_at_one_distance(radii):
     most = compose_releases(releases, radius=max(radii)).mu
     assert (own < 0.9 * most) == (radii[0] != radii[1])
     words = publish.card(releases[0])
-    assert "add up at one common distance" in words
-    assert "mu1^2" not in words.replace("sqrt(mu1^2 + mu2^2 + ...) there", "")
+    assert "take the mu of each at one and the same distance" in words
+    assert "mu1^2" not in words.replace("sqrt(mu1^2 + mu2^2 + ...) at that distance", "")
 
 
 def test_a_radius_is_shown_in_three_digits_with_its_meaning():

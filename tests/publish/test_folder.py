@@ -15,6 +15,7 @@ import pytest
 import sklearn
 from sklearn.base import clone
 from sklearn.decomposition import PCA
+from sklearn.ensemble import VotingClassifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.kernel_approximation import RBFSampler
 from sklearn.pipeline import make_pipeline
@@ -361,6 +362,10 @@ def test_transcripts_travel_where_they_are_asked_for(tmp_path):
         ),
         (lambda: Normalizer(), "expected a fitted Ball-DP head"),
         (lambda: BallDPRidgePrototype(), "expected a fitted Ball-DP head"),
+        (
+            lambda: VotingClassifier([("one", BallDPRidgePrototype())]).fit(np.eye(2), [0, 1]),
+            "VotingClassifier, which holds several models.*save each of its estimators_",
+        ),
     ],
 )
 @pytest.mark.filterwarnings("ignore")

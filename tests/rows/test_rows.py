@@ -44,7 +44,7 @@ def test_projection(dtype):
 @pytest.mark.parametrize("n_cores", [1, 2])
 def test_side_by_side(n_cores, monkeypatch):
     """Two threads where there are as many cores, for matrices that are worth it; errors of both."""
-    monkeypatch.setattr(joblib, "effective_n_jobs", lambda n_jobs: n_cores)
+    monkeypatch.setattr(joblib, "cpu_count", lambda: n_cores)
 
     def told():
         return threading.get_ident(), np.geterr()["under"]

@@ -131,7 +131,7 @@ def test_every_source_gives_the_model_of_the_array(name, dtype, tmp_path, monkey
     for source in sources:
         assert (source.shape, source.dtype) == (X.shape, dtype)
         n_cores = cores.pop()
-        monkeypatch.setattr(joblib, "effective_n_jobs", lambda n_jobs, n_cores=n_cores: n_cores)
+        monkeypatch.setattr(joblib, "cpu_count", lambda n_cores=n_cores: n_cores)
         assert passes.n_threads(*X.shape) == n_cores
         if n_cores == 1:
             monkeypatch.setattr(gradients, "KEPT_BYTES", 0)
