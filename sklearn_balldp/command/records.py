@@ -254,9 +254,9 @@ def contents_of(table: Table, columns: Columns) -> list[Any]:
                 return [*columns.table.transform(declared_cells(table, columns.table))]
         except ValueError as error:
             said = str(error).removeprefix("X: ")
-            for name, own in declared_cells(table, columns.table).items():
+            for name, found in declared_cells(table, columns.table).items():
                 if f"column {name!r} " in said and isinstance(columns.table.columns[name], list):
-                    said += "".join(f" {name}: {told}." for told in otherwise_written(own))
+                    said += "".join(f" {name}: {told}." for told in otherwise_written(found))
             raise InputError(f"{path}: {said}") from None
     texts = [text_of(c, path, names[0], i) for i, c in enumerate(table.cells[names[0]], 1)]
     if columns.kind == "text":
