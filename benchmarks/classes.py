@@ -39,8 +39,6 @@ NOISELESS = {
     "no noise, balanced": LogisticRegression(C=10.0, max_iter=300, class_weight="balanced"),
 }
 SCORES = ["accuracy", "balanced", "rarest"]
-#: Heads whose recalls by class are kept, beside what a plan says of each.
-PLAIN = ("logistic", "discriminant", "prototypes")
 
 
 def subset_of(folder, name):
@@ -58,24 +56,17 @@ def subset_of(folder, name):
 
 
 def measure(run, dataset, head, radius, epsilon):
-    """Three scores; for plain heads the recall of each class, and what a plan says of it."""
+    """Three scores."""
     X, y, Xt, yt = subset_of(run.data, dataset)
     counts = np.bincount(y)
     if head in NOISELESS:
-        own, heads = None, [clone(NOISELESS[head]).fit(X, y)]
+        heads = [clone(NOISELESS[head]).fit(X, y)]
     else:
         estimator, n_releases = HEADS[head]
         own = clone(estimator).set_params(epsilon=epsilon, delta=DELTA, radius=RADII[radius])
         heads = fits(own, X, y, seeds_of(run, n_releases, dataset, radius, epsilon))
     found = [scores(fitted.predict(Xt), yt, np.argmin(counts)) for fitted in heads]
-    cell = means(dict(zip(SCORES, zip(*(own[:3] for own in found), strict=True), strict=True)))
-    recalls = np.mean([own[3] for own in found], axis=0)
-    cell |= {"signal to noise": "", "recall": ""}
-    if head in PLAIN:
-        ratios = own.plan(len(X), X.shape[1], counts).class_signal_to_noise
-        for name, values in (("signal to noise", ratios), ("recall", recalls)):
-            cell[name] = " ".join(f"{value:.5g}" for value in values)
-    return cell
+    return means(dict(zip(SCORES, zip(*(own[:3] for own in found), strict=True), strict=True)))
 
 
 def cells_of(run):
@@ -104,28 +95,9 @@ def table(cells, name):
     return pd.DataFrame(rows, columns=columns, dtype=object).fillna("")
 
 
-def lost(cells):
-    """Recall by signal to noise, in percent."""
-    part = cells[cells["head"].isin(PLAIN)].copy()
-    both = ["signal to noise", "recall"]
-    part[both] = part[both].map(str.split)
-    part = part.explode(both)
-    part[both] = part[both].astype(float)
-    part["signal to noise"] = pd.cut(
-        part["signal to noise"], [0.0, 0.5, 1.0, 2.0, 4.0, 8.0, np.inf]
-    )
-    part["head"] = part["head"] + ", " + part["dataset"].map(DATASETS)
-    wide = part.pivot_table(
-        index="signal to noise", columns="head", values="recall", observed=True, sort=False
-    )
-    wide = (100 * wide).round(1).sort_index()
-    return wide.astype(object).where(wide.notna(), "").reset_index().astype(str)
-
-
 def report(out):
     """Tables."""
     cells = CELLS.read(out)
-    show(lost(cells), out, "classes_lost", cells)
     for name in DATASETS:
         own = cells[cells["dataset"] == name]
         if len(own):

@@ -29,7 +29,7 @@ print("records of each digit:", *counts)
 
 # %%
 # A plan tells beforehand how much of each class stands out from the noise. Below a half a class is
-# likely lost, below two it is at risk.
+# likely lost, below one it is at risk.
 head = BallDPLogisticRegression(epsilon=2.0, radius=0.6)
 print(head.plan(len(X), X.shape[1], counts))
 

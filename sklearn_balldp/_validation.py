@@ -5,7 +5,7 @@ import re
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +32,7 @@ _QUOTES_NOTHING = re.compile(
     r"Found (array with|input variables)|X has \d+ features, but|The feature names should match|"
     r"Feature names |(This \w+ estimator )?requires y to be passed|y should be a 1d array|"
     r"Input [Xy] contains |"
-    r"Sparse data was passed|float\(\) argument must be|"
+    r"float\(\) argument must be|"
     r"Expected a 2-dimensional container|Input contains NaN$"
 )
 # What else its messages begin with, as a pattern, and what is said instead.
@@ -44,6 +44,11 @@ _REMEDIES = {
     ),
     "Expected 2D array": (
         "Expected 2D array for X, got another shape. Reshape your data: one record per row."
+    ),
+    "Sparse data was passed": (
+        "X is sparse, and a head takes dense rows. Of texts make embeddings, or hash their words: "
+        "make_pipeline(HashingVectorizer(n_features=512), sklearn_balldp.pipelines.DenseRows(), "
+        "head). Weights of TF-IDF are learned from the private texts, and no dense form hides that."
     ),
     "Complex data not supported": "Complex data not supported; pass real rows.",
     r"Can't call numpy\(\) on Tensor that requires grad": (
@@ -117,7 +122,18 @@ def complete_labels(y: Any) -> Any:
     # Labels that are not passed at all are scikit-learn's to refuse.
     if y is not None:
         check_complete("y", y, "drop those records, or give them another label")
+    if isinstance(y, (list, tuple)) and len({*map(_kind_of, y)}) > 1:
+        raise ValueError(
+            "y holds labels of several types, of which one would change all others: write them all "
+            "as texts, or all as numbers."
+        )
     return plain(y)
+
+
+def _kind_of(label: Any) -> type | None:
+    """Texts, bytes and truth values are kinds of their own; None is any other, or missing."""
+    kinds = (str, bytes, bool, np.bool_)
+    return next((bool if k is np.bool_ else k for k in kinds if isinstance(label, k)), None)
 
 
 def check_complete(name: str, values: Any, remedy: str) -> None:
@@ -142,10 +158,10 @@ def _some_missing(values: Any) -> bool:
         return bool(array.dtype.kind in "fcmM" and (array != array).any())
     # Texts of variable width spell a missing one by an object of their type.
     nothing = getattr(array.dtype, "na_object", None)
-    return any(_is_missing(value, nothing) for value in array.astype(object).flat)
+    return any(is_missing(value, nothing) for value in array.astype(object).flat)
 
 
-def _is_missing(value: Any, nothing: Any) -> bool:
+def is_missing(value: Any, nothing: Any = None) -> bool:
     """Whether an object stands for a missing value: of NaN, NaT and NA none equals itself."""
     if value is None or value is np.ma.masked or value is nothing:
         return True
@@ -178,7 +194,18 @@ def all_finite() -> Iterator[None]:
         return
     except FloatingPointError:
         pass
-    raise ValueError(f"Input X contains {REFUSED}; drop those rows, or repair them.")
+    raise_alone(ValueError(f"Input X contains {REFUSED}; drop those rows, or repair them."))
+
+
+def raise_alone(error: Exception) -> NoReturn:
+    """Raise an error without the one that is handled meanwhile, whose frames may hold rows.
+
+    The body of a ``with`` is left by an error: what its manager raises has that one as its context.
+    """
+    try:
+        raise error
+    finally:
+        error.__context__ = None
 
 
 @contextlib.contextmanager

@@ -20,8 +20,19 @@ _CODES = (
 _EMPTY = "".join(map(chr, _CODES))
 # A whole number as tables write it where a cell is missing.
 _WHOLE = re.compile(r"-?(0|[1-9][0-9]*)\.0")
-# A number as a table writes it: an exponent has a sign, so that the code 12e4 stays one.
-_NUMBER = re.compile(r"[-+]?\d+(\.\d*)?(e[-+]\d{1,3})?", re.IGNORECASE)
+# A number as a reader of tables takes it for one.
+_NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d{1,3})?", re.IGNORECASE)
+# The same in spreadsheets, by decimal mark: thousands are grouped by one of the other marks.
+_GROUPED = {
+    mark: re.compile(
+        rf"([-+]?)([0-9]*|[0-9]{{1,3}}(?:(?P<group>[{other} \xa0\u202f'\u2019])[0-9]{{3}})"
+        rf"(?:(?P=group)[0-9]{{3}})*)({re.escape(mark)}[0-9]*)?(e[-+]?[0-9]{{1,3}})?",
+        re.IGNORECASE,
+    )
+    for mark, other in ((",", "."), (".", ","))
+}
+# A longer one is no number of a table, and Python limits how long a whole one is as a text.
+_LONGEST = 400
 
 
 def one_line(text: object, limit: int = 400) -> str:
@@ -52,15 +63,35 @@ def trimmed(text: str) -> str:
     return unicodedata.normalize("NFC", text).strip(_EMPTY)
 
 
+def number_of(text: str, decimal: str = "") -> int | float | None:
+    """The number that a text writes: exactly where it is whole, else in double precision.
+
+    A decimal mark, "," or ".", says that thousands may be grouped. Then 1.500 is none with ",", as
+    a reader may have meant 1.5.
+    """
+    if decimal:
+        parts = _GROUPED[decimal].fullmatch(text)
+        if parts is None or (parts["group"] == "." and not parts[4] and len(parts[2]) < 8):
+            return None
+        sign, whole, part, exponent = (parts[place] or "" for place in (1, 2, 4, 5))
+        text = f"{sign}{re.sub('[^0-9]', '', whole)}{part.replace(',', '.')}{exponent}"
+    if len(text) > _LONGEST or not _NUMBER.fullmatch(text):
+        return None
+    if text.isdecimal():
+        return int(text)
+    value = Decimal(text)
+    if value == value.to_integral_value():
+        return int(value)
+    near = float(value)
+    # Too small to be told from 0; too large to be told from a whole number stays a float.
+    return 0 if near == 0.0 else near
+
+
 def spelling(text: str) -> str:
-    """The name of an owner as it is compared; of equal numbers the shortest: 7.0 and 007 are 7."""
+    """The name of an owner as it is compared; of equal numbers one: 7.0 and 007 are 7."""
     name = trimmed(text)
-    if not _NUMBER.fullmatch(name):
-        return name
-    plain = format(Decimal(name), "f")
-    if "." in plain:
-        plain = plain.rstrip("0").rstrip(".")
-    return "0" if plain == "-0" else plain
+    number = number_of(name)
+    return name if number is None else repr(number)
 
 
 def label_key(name: str) -> str:

@@ -23,8 +23,9 @@ from sklearn_balldp.command.options import InputError
 from sklearn_balldp.command.records import read
 from sklearn_balldp.encoders import TableEncoder
 from sklearn_balldp.privacy.noise import Noise
-from sklearn_balldp.publish import card, load
+from sklearn_balldp.publish import card, load, save
 from sklearn_balldp.publish.files import json_text
+from sklearn_balldp.verdicts import FAIL
 
 DECLARED = """\
 "Größe" = ["", 100, 220]   # cm
@@ -95,7 +96,9 @@ def test_from_a_table_to_labels(balldp, tmp_path):
     said = balldp(f"train {options}")
     for text in (planned, said):
         assert "it hides all five columns of every record of one person, whatever they" in text
-        assert re.search(r"age: \d+ not as declared \(clipped, or spread\), \d+ missing", text)
+        assert re.search(
+            r"age: \d+ not as declared \(beyond the bounds, or unknown\), \d+ missing", text
+        )
     [check] = re.findall(r"balldp (verify kept .*)$", said, re.MULTILINE)
     assert "PASS          scale of the noise" in balldp(check)
     assert "name the --label" in balldp("verify kept --private patients.csv", 2)
@@ -133,11 +136,27 @@ def test_from_a_table_to_labels(balldp, tmp_path):
         ("all", 5, "all five columns of a record, whatever they hold, and its label"),
         ("any 5", 5, "all five columns of a record, whatever they hold"),
         ("any 2", 2, "any two of the 5 columns of a record, whatever they hold"),
-        ("zip", 1, "any one of the 5 columns of a record, whatever they hold"),
-        ("age=5, since=30", {"age": 5, "since": 30}, "a change of one column of a record by no"),
-        ('age=5,"Geschlecht, amtlich"', {"age": 5, "Geschlecht, amtlich": None}, "any one of the"),
+        ("any 1", 1, "any one of the 5 columns of a record, whatever it holds"),
+        (
+            "zip",
+            {"zip": None},
+            "this change, in a record: zip to any value; or any one of the 5 columns of a record",
+        ),
+        (
+            "age=5, since=30",
+            {"age": 5, "since": 30},
+            "these changes at once, in a record: age by up to 5, and since by up to 30 days",
+        ),
+        (
+            '"Geschlecht, amtlich",age=5.0',
+            {"age": 5, "Geschlecht, amtlich": None},
+            "these changes at once, in a record: age by up to 5, and "
+            '"Geschlecht, amtlich" to any value; or any one of the 5 columns of a record, '
+            "whatever it holds",
+        ),
     ],
 )
+@pytest.mark.kills("command/job.py", "radius = table.radius(change)", "radius = table.radius(1)")
 def test_what_is_hidden_is_said_on_terminal_and_card(balldp, hide, change, said):
     """In a saved folder the card is made again of the declaration."""
     labels = "--classes classes.txt" if hide == "all" else ""
@@ -151,6 +170,13 @@ def test_what_is_hidden_is_said_on_terminal_and_card(balldp, hide, change, said)
     assert release.labels == ("protected" if hide == "all" else "public")
     assert ("| column | may hold |" in text) == hide.startswith("age=5, since")
     assert ("larger changes" in text) == (not said.startswith("all"))
+    config = json.loads(Path("model/config.json").read_text("utf-8"))
+    assert config["change"] == change
+    assert "CANNOT CHECK  radius" in (found := balldp("verify model"))
+    assert f"it hides {said}" in found
+    # Of one model there is one epsilon at any distance.
+    anywhere = re.search(r"^\| epsilon .* (\S+) \|$", text, re.M)[1]
+    assert f"epsilon={anywhere}" in re.search("PASS +record .*", found)[0]
     if "| column" in text:
         rows = {r[0]: r[1:] for r in re.findall(r"^\| (.*?) \| (.*?) \| (.*?) \|$", text, re.M)}
         assert rows["age"] == ("18 to 90", "by 5 or less")
@@ -163,6 +189,30 @@ def test_what_is_hidden_is_said_on_terminal_and_card(balldp, hide, change, said)
             amount = float(rows[name][1].split(" ")[1].replace(",", ""))
             assert encoder.radius({name: amount}) <= release.radius
             assert encoder.radius({name: 1.01 * amount + 1}) > release.radius
+
+
+@pytest.mark.kills("publish/columns.py", "(self.change) <= self._radius", "(self.change) <= 9.0")
+@pytest.mark.parametrize(
+    "forged", [{"age": 6}, {"age": 5.0}, {"sex": 1}, {"zip": None, "age": 5}, 0, 2, True, "any 2"]
+)
+def test_a_declared_change_that_the_radius_does_not_hide_is_refuted(balldp, forged):
+    balldp(f"train {TRAIN} --hide age=5")
+    place = Path("model/config.json")
+    assert json.loads(place.read_text("utf-8"))["change"] == {"age": 5}
+    place.write_bytes(json_text(json.loads(place.read_text("utf-8")) | {"change": forged}))
+    found = verify("model")
+    assert [check.name for check in found.checks if check.verdict == FAIL] == ["model"]
+    with pytest.raises(ValueError, match="declared change"):
+        load("model")
+    # Nor does anybody write one.
+    model = declared_in(Path("columns.toml"))
+    head = BallDPRidgePrototype(2.0, delta=1e-4, radius=model.radius({"age": 5}))
+    fitted = make_pipeline(model, head).fit(patients(), patients()["outcome"])
+    if forged != {"age": 5.0}:
+        with pytest.raises(ValueError, match="change"):
+            card(fitted, change=forged)
+        with pytest.raises(ValueError, match="change"):
+            save(fitted, "m", change=forged)
 
 
 def test_the_card_never_says_more_than_the_radius_hides():
@@ -195,7 +245,7 @@ REFUSED = """\
 -C --hide 'any 2' --radius 1  ::  not allowed with
 -C --hide 'any 2' --labels protected --classes classes.txt  ::  as much noise
 -C --hide 'any 6'  ::  there are 5 columns
--C --hide agee=5  ::  must name declared columns
+-C --hide agee=5  ::  must name declared columns: 'Größe',
 -C --hide age=old  ::  could not convert
 -C --hide age=nan  ::  must be
 -C --hide zip=1  ::  a category changes to any other
@@ -222,6 +272,8 @@ def test_a_mistake_is_told_before_anything_is_fitted(balldp, monkeypatch, mistak
 
 
 NUMBER, DAY, LETTER = [0, 10], ["2000-01-01", "2010-12-31"], ["a", "b"]
+COMMA, POINT = ({"holds": [0, 2000], "decimal": mark} for mark in ",.")
+GERMAN, DIGITS = ({"holds": DAY, "format": form} for form in ("%d.%m.%Y", "%Y%m%d"))
 #: Cells, what is declared, and what they are taken for with the cells that are counted as outside
 #: and missing; or None where the first of them is refused.
 ODD = [
@@ -229,18 +281,25 @@ ODD = [
     (["1e1", "1e-2", "-1E-2", "1e3", "1e400"], NUMBER, [10, 0.01, 0, 10, 10], (3, 0)),
     (["inf", "-Infinity", "-3"], NUMBER, [10, 0, 0], (3, 0)),
     (["NaN", "NA", "n/a", "null", "", "?", "None"], NUMBER, [None] * 7, (0, 7)),
-    (["true", "FALSE"], NUMBER, [1, 0], (0, 0)),
-    ([True, 7, 2.5, None], NUMBER, [1, 7, 2.5, None], (0, 1)),
+    ([0.1, 7, 2.5, None], NUMBER, [0.1, 7, 2.5, None], (0, 1)),
     (["2001-02-03", "2001-02-03 10:00", "2001-02-03T23:59:59Z"], DAY, ["2001-02-03"] * 3, (0, 0)),
     (["1900-01-01", "NaT", "2999-01-01"], DAY, ["2000-01-01", None, "2010-12-31"], (2, 1)),
     (["a", " a", "A", "b\n", "c", ""], LETTER, ["a", "a", None, "b", None, None], (2, 1)),
     (["\u00fc", "u\u0308", "u"], ["u\u0308", "o"], ["\u00fc", "\u00fc", None], (1, 0)),
-    (["1", "1.0", "01", "1,0"], ["1", "2"], ["1", "1", None, None], (2, 0)),
+    (["1", "1.0", "01", "1,0"], ["1", "2"], ["1", "1", "1", None], (1, 0)),
     ([1, 1.0, True], ["1", "2"], ["1", "1", None], (1, 0)),
     (["True", "no"], [False, True], ["true", None], (1, 0)),
     (["NA", "NB"], ["NA", "NB"], ["NA", "NB"], (0, 0)),
-    (["", "NA", "z"], ["a", ""], ["", "", "z"], (1, 2)),
-    (["01067", "1067", "1067.0", 1067], 4096, ["01067", "1067", "1067", "1067"], (0, 0)),
+    (["", "NA", "z"], ["a", ""], ["", "z", "z"], (2, 1)),
+    (["NA", "None", "null", "?", ""], 4096, ["NA", "None", "null", "?", ""], (0, 1)),
+    (["01067", "1067", "1067.0", 1067], 4096, ["1067"] * 4, (0, 0)),
+    (["1,5", "1.234,5", "1 234", "7", 1.5], COMMA, [1.5, 1234.5, 1234, 7, 1.5], (0, 0)),
+    (["1,234.5", "1'234", "1.5", "12"], POINT, [1234.5, 1234, 1.5, 12], (0, 0)),
+    (["31.12.2001", "1.2.2003 10:00", ""], GERMAN, ["2001-12-31", "2003-02-01", None], (0, 1)),
+    (["20011231", 20030201], DIGITS, ["2001-12-31", "2003-02-01"], (0, 0)),
+    *(([c], COMMA, None, None) for c in ("1.500", "1.5", "1.23,4", "1 23", "1,2,3", ",", True)),
+    *(([c], GERMAN, None, None) for c in ("2001-12-31", "31.02.2001", "12/31/2001", "31.12.01")),
+    *(([c], NUMBER, None, None) for c in (True, "true", "FALSE")),
     *(([c], NUMBER, None, None) for c in ("1,5", "1_000", "0x10", "12 kg", "50%", "1/2")),
     *(([c], NUMBER, None, None) for c in ("\u0663", "\u22125", "1 000", "1.000,5", [1], {})),
     *(([c], DAY, None, None) for c in ("3.2.2001", "2/3/2001", "2001-2-3", "2001-02-30", "37000")),
@@ -249,6 +308,7 @@ ODD = [
 ]
 
 
+@pytest.mark.filterwarnings("ignore:.*cells hold line breaks")
 @pytest.mark.parametrize(("cells", "declared", "taken", "counted"), ODD)
 def test_no_cell_is_altered_in_silence(cells, declared, taken, counted, tmp_path):
     """It is read as what it says, counted, or refused by its row, whatever the file."""
@@ -266,8 +326,109 @@ def test_no_cell_is_altered_in_silence(cells, declared, taken, counted, tmp_path
                 read(path, columns)
             continue
         records = read(path, columns)
-        assert np.array_equal(records.X, encoder.transform({"v": [None, *taken]}))
+        plain = TableEncoder({"v": declared["holds"] if isinstance(declared, dict) else declared})
+        assert np.array_equal(records.X, plain.transform({"v": [None, *taken]}))
         assert records.counts["v"] == (counted[0], counted[1] + 1)
+
+
+#: Cells of a column, its kind, and what its owner is told to declare, of how many of them.
+WRITTEN = [
+    (
+        ["1,5", "1.234,5", "7", "12,25", ""],
+        "numbers",
+        4,
+        'have decimal commas: declare decimal = ","',
+    ),
+    (["1,234.5", "7", "12,345,678"], "numbers", 3, 'between thousands: declare decimal = "."'),
+    (["31.12.2024", "1.2.2024", ""], "dates", 2, 'such as 31.12.2000: declare format = "%d.%m.%Y"'),
+    (["12/31/2024", "01/02/2024"], "dates", 2, 'such as 12/31/2000: declare format = "%m/%d/%Y"'),
+    (["13/01/2024", "01/02/2024"], "dates", 2, 'such as 31/12/2000: declare format = "%d/%m/%Y"'),
+    (["20241231", "20230105"], "dates", 2, 'such as 20001231: declare format = "%Y%m%d"'),
+    (["7,5"] * 38 + ["?", "x", "y"], "numbers", 38, "have decimal commas"),
+    (["2024-12-31", "2023-01-05 10:00"], "dates", 0, ""),
+    (["1.5", "7", "1e3"], "numbers", 0, ""),
+    (["True", "False"], "categories", 0, ""),
+    (["01067", "80331"], "categories", 0, ""),
+    (["NA", "DE", "?"], "categories", 0, ""),
+    # Of the first cells alone, numbers.
+    ([*map(str, range(300)), *(f"x{i}" for i in range(60))], "codes", 0, ""),
+]
+
+
+@pytest.mark.kills("command/columns.py", "best >= _SHARE * total", "best > 0")
+@pytest.mark.parametrize(("cells", "kind", "count", "told"), WRITTEN)
+def test_the_draft_knows_how_a_whole_column_is_written(cells, kind, count, told, tmp_path, capsys):
+    """The file has no count; the terminal of the owner has."""
+    path = tmp_path / "t.csv"
+    pd.DataFrame({"v": cells, "other": "a"}).to_csv(path, index=False)
+    assert main(["columns", str(path)]) == 0
+    draft, notes = capsys.readouterr()
+    assert tomllib.loads(draft) == {"v": [], "other": []}
+    [hint] = re.findall(rf"^v     = \[\]  # {kind}: (.*)$", draft, re.M)
+    present = sum(cell not in ("", "?") for cell in cells)
+    assert (f"v: {count:,} of {present:,} cells " in notes) == (count > 0)
+    assert told in notes
+    assert not notes or count > 0
+    if count > 0:
+        option = re.search(r"declare (\w+ = .*)$", notes)[1].strip()
+        assert f", {option}}}" in hint
+        # What the hint shows is a declaration, once its words are numbers.
+        shown = re.search(r"\{.*?\}", hint)[0].replace("lowest", "0").replace("highest", "9")
+        columns = tmp_path / "c.toml"
+        columns.write_text(f"v = {shown}")
+        fitting = [cell for cell in cells if cell not in ("x", "y")]
+        assert declared_in(columns).counts({"v": fitting})["v"].missing == len(fitting) - count
+    else:
+        assert "declare" not in notes
+
+
+def test_a_declared_way_of_writing_travels_with_the_model(balldp):
+    """The card shows what may be held, ``predict`` reads alike, and a file that differs is told."""
+    table = patients()
+    written = table.assign(
+        **{"Größe": [f"{v:.1f}".replace(".", ",") for v in table["Größe"]]},
+        since=["" if not v else f"{v[8:]}.{v[5:7]}.{v[:4]}" for v in table["since"]],
+    )
+    written.to_csv("patients.csv", index=False, sep=";")
+    Path("columns.toml").write_text(
+        '"Größe" = {holds = [100, 220], decimal = ","}\nage = [18, 90]\n'
+        'since = {holds = [2000-01-01, 2025-12-31], format = "%d.%m.%Y"}',
+        encoding="utf-8",
+    )
+    balldp(f"train {TRAIN} --hide age=5")
+    assert "100 to 220" in Path("model/CARD.md").read_text(encoding="utf-8")
+    assert "Nothing was refuted." in balldp("verify model")
+    balldp("predict model patients.csv --out labelled.csv")
+    found = pd.read_csv("labelled.csv", sep=";")["prediction"]
+    model = load("model")
+    # As numbers and days of a library they are the same cells.
+    numbers = table.assign(since=[v and np.datetime64(v).item() for v in table["since"]])
+    for X in (written, numbers):
+        assert found.tolist() == model.predict(X).tolist()
+    Path("columns.toml").write_text('"Größe" = [100, 220]', encoding="utf-8")
+    said = balldp(f"plan {TRAIN} --hide 'any 1'".replace("--out model", ""), 2)
+    assert "'Größe' in row 1 is no number such as 1.5" in said
+    assert 'Größe: 1,000 of 1,000 cells have decimal commas: declare decimal = ","' in said
+
+
+@pytest.mark.parametrize(
+    "declared",
+    [
+        {"holds": [0, 1], "decimal": ";"},
+        {"holds": [0, 1], "format": "%d.%m.%Y"},
+        {"holds": ["a", "b"], "decimal": ","},
+        {"holds": 64, "decimal": ","},
+        {"decimal": ","},
+        {"holds": [0, 1], "further": 1},
+        *(
+            {"holds": ["2000-01-01", "2001-01-01"], "format": form}
+            for form in ("%d.%m.%y", "%d%m%Y", "%d.%m", "%Y-%m-%d %H", "%d.%m.%Y %d", "", 7)
+        ),
+    ],
+)
+def test_what_is_no_way_of_writing(declared):
+    with pytest.raises(ValueError, match=r"^columns\['v'\]"):
+        TableEncoder({"v": declared}).fit()
 
 
 def test_notes_for_the_owner_alone(balldp):
@@ -285,7 +446,7 @@ def test_notes_for_the_owner_alone(balldp):
 
 def test_names_have_one_spelling(balldp):
     Path("columns.toml").write_text('"Gro\u0308ße " = [100, 220]\nage = [18, 90]', encoding="utf-8")
-    assert "a change of one column" in balldp(f"train {TRAIN} --hide Größe=1,age=1")
+    assert '" by up to 1, and age by up to 1' in balldp(f"train {TRAIN} --hide Größe=1,age=1")
     assert "Labelled" in balldp("predict model patients.csv --out labelled.csv")
     Path("columns.toml").write_text('"Gro\u0308ße" = [1, 2]\n"Größe" = [1, 2]', encoding="utf-8")
     assert "two names differ" in balldp(f"train {TRAIN} --hide 'any 1'".replace("model", "m"), 2)

@@ -15,6 +15,7 @@ import pytest
 from axes import frame
 from PIL import Image
 from sklearn.feature_extraction.text import HashingVectorizer
+from sklearn.pipeline import make_pipeline
 
 from sklearn_balldp import BallDPRidgePrototype, PrivacyAccountant
 from sklearn_balldp.classifiers import image_classifier, text_classifier
@@ -27,9 +28,10 @@ from sklearn_balldp.edits import edit_pairs
 from sklearn_balldp.encoders import ImageEncoder, SentenceEncoder
 from sklearn_balldp.encoders.named import installed
 from sklearn_balldp.heads import HEADS
+from sklearn_balldp.pipelines import DenseRows
 from sklearn_balldp.privacy.contradictions import LOSSES_OF_HEADS
 from sklearn_balldp.privacy.noise import Noise
-from sklearn_balldp.publish import load
+from sklearn_balldp.publish import load, save
 from sklearn_balldp.text import UP, rounded
 
 quiet = pytest.mark.filterwarnings(
@@ -149,7 +151,7 @@ def test_an_image_of_sixteen_bits_is_refused(tmp_path):
 BAD = [
     ("no.csv ROWS GOAL", "there is no such file"),
     ("rows.csv --embedding e --label l GOAL", "no column 'l' among its 7; the first line must"),
-    ("rows.csv --embedding e --label lable GOAL", "did you mean 'label'?"),
+    ("rows.csv --embedding e --label lable GOAL", "did you mean 'label'?\n"),
     ("rows.docx ROWS GOAL", ".docx is none of .csv"),
     ("broken.csv ROWS GOAL", "it is not UTF-8"),
     ("broken.npz ROWS GOAL", "it cannot be read as .npz"),
@@ -174,6 +176,12 @@ BAD = [
     ("rows.csv ROWS GOAL --keep-transcript rows.csv", "--keep-transcript 'rows.csv' exists"),
     ("rows.csv ROWS GOAL --keep-transcript model/kept", "must lie beside each other"),
     ("rows.csv ROWS GOAL --cache c", "are not computed"),
+    ("rows.csv --embedding owner --label label GOAL", "owner holds one number for each record"),
+    *(
+        (f"secrets.csv --text text --label label GOAL --{given} --out new", "lie beside each other")
+        for given in ("ledger new/budget", "ledger new", "cache new/deep/c", "cache ./x/../new")
+    ),
+    ("rows.csv ROWS GOAL --ledger kept/l --keep-transcript kept", "lie beside each other"),
     ("rows.csv ROWS GOAL --labels protected --rare", "--rare needs --labels public"),
     ("rows.csv ROWS GOAL --labels protected", "--classes"),
     ("rows.csv ROWS GOAL --labels protected --classes one.txt", "it lacks the label of complete"),
@@ -221,6 +229,7 @@ def bad_files(tmp_path_factory):
 
 
 @pytest.mark.parametrize(("command", "match"), BAD)
+@pytest.mark.kills("command/public.py", "if common > len(contents) / 2 and (", "if False and (")
 def test_bad_input_ends_in_one_line_before_any_noise(
     command, match, bad_files, monkeypatch, capsys
 ):
@@ -284,6 +293,15 @@ def test_a_ledger_counts_the_fit_and_keeps_its_limit(balldp):
     assert "spent epsilon 1 for one record at any distance; delta" in shown
 
 
+def test_a_refusal_at_the_same_radius_speaks_of_no_other(balldp):
+    balldp("train rows.csv ROWS GOAL --ledger budget --limit 9 --out one")
+    said = balldp("train rows.csv ROWS GOAL --ledger budget --out two", 2)
+    assert "within 0.5, where this ledger counts; nothing was released. Lower epsilon" in said
+    assert "another radius" not in said
+    said = balldp("train rows.csv ROWS --radius 0.1 --epsilon 4 --ledger budget --out two", 2)
+    assert "count fits of another radius in a ledger of that radius" in said
+
+
 @pytest.mark.parametrize("page", ["publish", "command", "people", "tables"])
 def test_pages_name_options_that_exist(page, capsys):
     """One promised a limit that no option set."""
@@ -335,7 +353,7 @@ def test_plan_writes_and_draws_nothing(balldp, monkeypatch):
     monkeypatch.setattr(Noise, "__call__", lambda *_: pytest.fail("noise was drawn"))
     assert "Promise   epsilon 8" in balldp("plan rows.csv ROWS GOAL --rare")
     shown = balldp("plan many.csv ROWS --radius 2 --epsilon 1")
-    assert "of 300 classes may be lost in the noise" in shown
+    assert "of 300 classes likely lost in the noise" in shown
     assert len(shown.splitlines()) < 20
     assert sorted(Path().iterdir()) == before
 
@@ -403,6 +421,19 @@ def test_public_records_tell_what_the_noise_costs(balldp):
     def points(epsilon):
         return float(line(epsilon).split(" points")[0].split()[-1])
 
+    # No number without its error, which fewer records make larger.
+    public[:36].to_csv("few.csv", index=False)
+    errors = [
+        float(line("8", name).split("give or take ")[1].split()[0].rstrip(":"))
+        for name in ("public.csv", "few.csv")
+    ]
+    assert errors[0] < 10.0 < errors[1]
+    assert "18 records tell no more" in line("8", "few.csv")
+    # What uniform priors cost is no cost of the noise.
+    rare = balldp("plan private.csv ROWS --radius 0.5 --public public.csv --epsilon 8 --rare")
+    noise, priors = rare.splitlines()[-2:]
+    assert "the noise costs" in noise
+    assert priors.strip().startswith("--rare costs")
     # Noise alone may be right by chance.
     assert max(points("0.0001") for _ in range(3)) > 20.0
     assert points("8") < 5.0
@@ -419,7 +450,11 @@ def test_public_records_tell_what_the_noise_costs(balldp):
     ],
 )
 def test_what_speaks_against_publishing_is_said(goal, warning, balldp):
-    last = balldp(f"train rows.csv ROWS {goal} --out model --anyway").splitlines()[-1]
+    frame(200, seed=2).to_csv("others.csv", index=False)
+    shown = balldp(f"train rows.csv ROWS {goal} --out model --anyway --public others.csv")
+    last = shown.splitlines()[-1]
+    largest = frame(200, seed=2)["label"].value_counts().max() / 200
+    assert f"on 200 public records, of which {largest:.3f} are of the largest class" in shown
     assert (warning in last) if warning else last.startswith("Next")
 
 
@@ -495,6 +530,119 @@ def test_a_plan_of_texts_needs_no_encoder(balldp, monkeypatch, capsys):
 # Predictions --------------------------------------------------------------------------------------
 
 
+@pytest.fixture(scope="module")
+def patients(tmp_path_factory):
+    """A model of a table with a number, a category, a day and codes, and some of its records."""
+    place = tmp_path_factory.mktemp("patients")
+    rng, y = np.random.default_rng(0), np.arange(400) % 2
+    cells = {
+        "age": np.where(y, 60, 45) + rng.integers(0, 20, 400),
+        "smoker": np.where(rng.random(400) < 0.1 + 0.8 * y, "True", "False"),
+        "since": [f"20{10 + i % 10}-01-01" for i in range(400)],
+        "place": [f"A{i % 7}" for i in range(400)],
+        "truth": np.where(y, "sick", "well"),
+    }
+    pd.DataFrame(cells).to_csv(place / "t.csv", index=False)
+    (place / "c.toml").write_text(
+        'age = [18, 90]\nsmoker = ["True", "False"]\nsince = ["2000-01-01", "2025-01-01"]\n'
+        "place = 16"
+    )
+    given = f"train {place}/t.csv --columns {place}/c.toml --label truth --hide any --epsilon 20"
+    words = [*given.split(), "--out", str(place / "m")]
+    assert main(["any 1" if word == "any" else word for word in words]) == 0
+    return place / "m", pd.DataFrame(cells).iloc[:50].drop(columns="truth")
+
+
+#: How a column differs from its declaration, and what is said of it; nothing where all is well.
+UNLIKE = {
+    "as declared": ({}, None),
+    "other spellings": (
+        {"smoker": lambda own: (own == "True").astype(int)},
+        "most cells of smoker are not as declared (true, false): 50 of 50. Are they spelt",
+    ),
+    "months": (
+        {"age": lambda own: 12 * own},
+        "most cells of age are not as declared (18 to 90): 50 of 50. ",
+    ),
+    "another century": (
+        {"since": lambda own: own.str.replace("20", "19", n=1)},
+        "most cells of since are not as declared (2000-01-01 to 2025-01-01): 50 of 50. ",
+    ),
+    "missing": ({"place": lambda own: None}, "most cells of place are not as declared (codes, in"),
+    "some": ({"age": lambda own: own.where(own.index > 20, 700)}, None),
+    "nothing known": (
+        {name: lambda own: own.where(own.index != 1, None) for name in ("age", "since", "place")}
+        | {"smoker": lambda own: own.where(own.index != 1, "maybe")},
+        "nothing is known of row 2: all such get one answer",
+    ),
+}
+
+
+@pytest.mark.kills(
+    "command/records.py",
+    '        warnings.warn(f"{path}: {note}", stacklevel=3)',
+    "        pass",
+)
+@pytest.mark.kills("command/records.py", "if notes and strict:", "if notes and not strict:")
+@pytest.mark.parametrize("name", UNLIKE)
+def test_predict_tells_what_is_not_as_declared(name, patients, balldp, capsys):
+    """Of a hundred right answers forty are lost so, and nothing fails."""
+    (model, table), (changes, said) = patients, UNLIKE[name]
+    changed = {column: change(table[column]) for column, change in changes.items()}
+    table.assign(**changed).to_csv("new.csv", index=False)
+    command = f"predict {model} new.csv --out"
+    assert main([*command.split(), "out.csv"]) == 0
+    notes = capsys.readouterr().err
+    assert len(Path("out.csv").read_text().splitlines()) == 51
+    if said is None:
+        assert notes == ""
+        balldp(f"{command} strict.csv --strict")
+    else:
+        assert f"Note      new.csv: {said}" in notes
+        assert len(notes.splitlines()) == 1
+        assert said in balldp(f"{command} strict.csv --strict", 2)
+        assert not Path("strict.csv").exists()
+
+
+def test_texts_of_which_nothing_is_known_are_named(balldp, capsys):
+    words = make_pipeline(
+        HashingVectorizer(n_features=16, alternate_sign=False),
+        DenseRows(),
+        BallDPRidgePrototype(epsilon=50, radius=2.0),
+    )
+    save(words.fit(["fine day", "bad day"] * 60, ["a", "b"] * 60), "m")
+    Path("new.csv").write_text("text,n\nfine,1\n ,2\n,3\n")
+    assert main(["predict", "m", "new.csv", "--out", "out.csv"]) == 0
+    assert "nothing is known of rows 2, 3: all such" in capsys.readouterr().err
+    assert "rows 2, 3" in balldp("predict m new.csv --out strict.csv --strict", 2)
+
+
+@pytest.mark.kills("command/predict.py", '.replace(".", mark)', '.replace(".", ".")')
+def test_numbers_are_written_with_the_decimal_mark_of_the_declaration(balldp):
+    rows = pd.DataFrame({"weight": np.arange(200) % 2 + 50.5, "truth": list("ab") * 100})
+    rows.to_parquet("t.parquet")
+    Path("c.toml").write_text('weight = {holds = [50, 52], decimal = ","}')
+    given = "train t.parquet --columns c.toml --label truth --epsilon 9 --out m --classes cl"
+    Path("cl").write_text("a\nb\n")
+    balldp(given)
+    rows.drop(columns="truth").to_csv("new.csv", index=False, sep=";", decimal=",")
+    for name, mark in (("new.csv", ";"), ("t.parquet", ",")):
+        balldp(f"predict m {name} --out {name}.csv")
+        written = pd.read_csv(f"{name}.csv", sep=mark, decimal=",")
+        assert written["weight"].tolist() == rows["weight"].tolist()
+        assert written["probability"].between(0.5, 1.0).all()
+        assert re.search(r"[01],\d+\"?$", Path(f"{name}.csv").read_text(), re.M)
+
+
+def test_an_empty_folder_is_named_as_it_was_typed(balldp):
+    Path("EMPTY").mkdir()
+    said = balldp("predict EMPTY rows.csv", 2)
+    assert said.startswith("balldp predict: 'EMPTY' holds no model.safetensors")
+
+
+@pytest.mark.kills(
+    "command/predict.py", "options.column or published.column or kind", "options.column or kind"
+)
 def test_predict_knows_the_column_that_train_was_told(balldp):
     lists(frame()).rename(columns={"e": "vector"}).to_csv("lists.csv", index=False)
     for name, column in (("rows.csv", "e"), ("lists.csv", "vector")):
@@ -505,7 +653,7 @@ def test_predict_knows_the_column_that_train_was_told(balldp):
 
 #: What follows ``predict model``, and what is said; some before the records are looked for.
 NO_PREDICTION = [
-    ("rows.csv --column owner --out out.csv", "X has 1 features"),
+    ("rows.csv --column owner --out out.csv", "owner holds one number for each record"),
     ("absent.csv --out none/out.csv", "--out"),
     ("absent.csv --out rows.csv/out.csv", "--out"),
     ("late.csv --column e", "no finite embedding in row 3200"),

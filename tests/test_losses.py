@@ -92,6 +92,11 @@ def test_curvature(loss):
 
 
 @pytest.mark.parametrize("reach", [0.0, 0.7, 3.0, 40.0])
+@pytest.mark.kills(
+    "losses.py",
+    "return float(np.max(expit(math.log(rest) + high) * np.sqrt(1.0 + shared)))",
+    "return float(np.max(expit(math.log(rest) + high) * np.sqrt(1.0 + shared))) / 1.05",
+)
 def test_residual_limits(loss, reach):
     """Of one problem while the scores of a record are at most ``reach`` long."""
     scores = RNG.uniform(-1.0, 1.0, (20_000, loss.n_scores))
@@ -110,6 +115,12 @@ def test_residual_limits(loss, reach):
     assert sizes.max() >= (0.84 if loss.name == "softmax" else 0.999) * loss.residual_peak(reach)
 
 
+@pytest.mark.kills(
+    "losses.py",
+    "    versine = 0.5\n",
+    "    versine = 0.25\n",
+    attack="gap at any parameters, softmax",
+)
 @pytest.mark.kills(
     "losses.py", "return larger, expit(high), apart", "return larger, expit(low), apart"
 )

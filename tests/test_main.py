@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from sklearn_balldp import verify
-from sklearn_balldp.command import demo, main
+from sklearn_balldp.command import demo, demo_table, main
 from sklearn_balldp.datasets import load_messages
 
 
@@ -79,6 +79,16 @@ def test_what_comes_next_works_as_it_is_printed(run, monkeypatch, capsys):
     messages = load_messages()
     assert labelled["message"].tolist() == messages.texts_test.tolist()
     assert np.mean(labelled["prediction"] == messages.y_test) > 0.9
+
+
+def test_the_demos_have_places_of_their_own(tmp_path, monkeypatch):
+    """Whoever runs both one after another is not told that the place is taken."""
+    places = []
+    for module in (demo, demo_table):
+        monkeypatch.setattr(module, "_demo", lambda place, folder: places.append(place))
+    monkeypatch.chdir(tmp_path)
+    assert [main(["demo"]), main(["demo", "--table"])] == [0, 0]
+    assert [*map(str, places)] == ["balldp-demo", "balldp-demo-table"]
 
 
 def test_a_demo_is_not_run_where_it_cannot_write(tmp_path, monkeypatch, capsys):

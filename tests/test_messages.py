@@ -5,6 +5,7 @@ from functools import partial
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.sparse
 from sklearn.base import clone
 
 from sklearn_balldp import (
@@ -190,3 +191,30 @@ def test_the_search_would_find_a_cell():
     except ValueError as error:
         with pytest.raises(AssertionError):
             assert_quotes_nothing(error)
+
+
+def test_sparse_rows_are_refused_with_a_way_that_keeps_the_promise():
+    rows = scipy.sparse.csr_array(np.eye(12, 3))
+    for estimator in (*HEADS, *POLICIES):
+        with pytest.raises(ValueError, match="DenseRows") as caught:
+            estimator.fit(rows, LABELS)
+        assert ".toarray()" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("radius", "given"),
+    [
+        (0.5, {"X_public": ROWS, "y_public": LABELS}),
+        (0.5, {"X_public": "nonsense"}),
+        (None, {"y_public": LABELS}),
+        (RadiusPolicy(source="declared"), {"X_public": ROWS, "y_public": LABELS}),
+        (RadiusPolicy(), {"X_public": ROWS}),
+        (RadiusPolicy(), {"y_public": LABELS}),
+    ],
+)
+def test_public_rows_that_nothing_uses_are_refused(radius, given):
+    """Whoever mistypes a policy is told."""
+    head = BallDPRidgePrototype(radius=radius)
+    with pytest.raises(ValueError, match=r"X_public and y_public (are for|go together)"):
+        head.fit(ROWS, LABELS, **given)
+    assert not hasattr(head, "release_")

@@ -110,7 +110,13 @@ SETTINGS = {
         "a 95 % interval",
     ],
     "heads": ["64 classes and a small", "(1 unless you say", "up to 29 % off", "20 at 0.5"],
-    "people": ["Su, 2022", "al., 2021", "an above 0", "of 384 features at radius 0.6"],
+    "people": [
+        "Su, 2022",
+        "al., 2021",
+        "an above 0",
+        "of 384 features at radius 0.6",
+        "at radius 0.6 and at any",
+    ],
     "howto": ["(16 columns", "for a radius of 0.3"],
     "radius": [
         "between 0 and 2 for rows of unit norm, and 2 covers",

@@ -102,6 +102,13 @@ def test_a_mistake_is_told_in_one_line_with_what_was_meant(command, said, capsys
     assert said in line
 
 
+def test_the_version_is_told(capsys):
+    with pytest.raises(SystemExit) as caught:
+        main(["--version"])
+    assert caught.value.code == 0
+    assert capsys.readouterr().out == f"balldp {sklearn_balldp.__version__}\n"
+
+
 def test_a_value_is_no_option():
     words = ["plan", "--", "--f.csv"]
     given = ["--text=--t", "--label", "a --b", "--radius", "-1", "--epsilon", "2"]

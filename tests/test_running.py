@@ -1,6 +1,8 @@
 """While a command runs: what is asked, noted and told, whatever ends it and wherever it prints."""
 
+import os
 import re
+import shutil
 import sys
 import warnings
 from pathlib import Path
@@ -8,7 +10,7 @@ from pathlib import Path
 import pytest
 from axes import frame
 
-from sklearn_balldp import PrivacyAccountant, progress
+from sklearn_balldp import PrivacyAccountant, progress, verify
 from sklearn_balldp.command import job, main, outlook, plan, predict, train
 from sklearn_balldp.heads import BallDPLogisticRegression
 from sklearn_balldp.mechanisms.kernel import PrivacyFilter
@@ -42,13 +44,13 @@ def run(capsys):
 def test_a_fit_that_may_lose_every_class_is_asked_for(run, monkeypatch):
     lost = f"train {GIVEN} --epsilon 0.001 --out model --ledger ledger"
     status, out, [error] = run(lost)
-    assert "3 of 3 classes may be lost" in out
+    assert "3 of 3 classes likely lost in the noise, 0 more at risk" in out
     assert (status, "--anyway" in error) == (2, True)
     assert not Path("model").exists()
     assert not Path("ledger").exists()
     assert run(f"{lost} --anyway")[0] == 0
     # One class that stays is enough.
-    monkeypatch.setattr(outlook, "AT_RISK", 0.0)
+    monkeypatch.setattr(outlook, "LOST", 0.0)
     assert run(lost.replace("model", "other"))[0] == 0
 
 
@@ -83,7 +85,7 @@ def interrupt(*_, **__):
         ((train, "foretell"), "nothing was charged or written"),
         ((PrivacyFilter, "charge"), "nothing was charged or written"),
         ((Noise, "__call__"), "ledger counts this fit, whose model was not written"),
-        ((train, "save"), "ledger counts this fit, whose model was not written"),
+        ((train, "write_model"), "ledger counts this fit, whose model was not written"),
         ((train, "warning"), "the model is in model"),
     ],
 )
@@ -93,7 +95,7 @@ def test_who_interrupts_a_fit_is_told_whether_it_was_charged(place, said, run, m
     status, _, [error] = run(f"train {GIVEN} --epsilon 8 --out model --ledger ledger")
     assert PrivacyAccountant("ledger").total().n_releases == (not said.startswith("nothing"))
     assert status == 2
-    assert error.startswith(f"train: interrupted; {said}")
+    assert error.startswith(f"balldp train: interrupted; {said}")
     assert Path("model").exists() == ("the model is" in said)
     # Embeddings of a file are not computed.
     assert "--cache" not in error
@@ -117,6 +119,62 @@ def test_who_interrupts_embeddings_is_told_how_to_go_on(command, cache, run, mon
     assert ("from the embeddings in kept" if cache else "with --cache DIR") in error
 
 
+# A model that is paid for -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("fault", ["a full disk", "a file that appears"])
+def test_a_model_that_was_charged_is_never_lost(fault, run, monkeypatch):
+    """Whatever fails between the charge and the end: the error says where the model lies."""
+    write = train.write_model
+
+    def failing(model, folder, **given):
+        if fault == "a file that appears":
+            Path("model/mine").write_text("mine")
+        elif "model" in folder.parts:
+            raise OSError(28, "No space left on device")
+        write(model, folder, **given)
+
+    monkeypatch.setattr(train, "write_model", failing)
+    status, out, [error] = run(f"train {GIVEN} --epsilon 8 --out model --ledger ledger")
+    assert (status, "Wrote" in out) == (2, False)
+    assert PrivacyAccountant("ledger").total().n_releases == 1
+    kept = re.search(r"lies in '?([^';]+?)'?(\.$|; move)", error)[1]
+    assert verify(kept).failed is False
+    assert not Path("model/release.json").exists()
+    shutil.rmtree(kept)
+
+
+def test_steps_that_cannot_be_written_take_no_model_along(run, monkeypatch):
+    write = train.write_model
+
+    def failing(model, folder, *, transcript=False, **given):
+        if transcript:
+            raise OSError(28, "No space left on device")
+        write(model, folder, **given)
+
+    monkeypatch.setattr(train, "write_model", failing)
+    status, out, [error] = run(f"train {GIVEN} --epsilon 8 --out model --keep-transcript kept")
+    assert (status, "No space left" in error) == (2, True)
+    assert re.search(r"Wrote     model \(\d+ kB\)", out)
+    assert verify("model").failed is False
+    assert not Path("kept").exists()
+
+
+@pytest.mark.kills("command/train.py", '"keep_transcript", private=True', '"keep_transcript"')
+def test_lines_stand_in_their_places(run):
+    out = run(f"train {GIVEN} --epsilon 8 --out model --keep-transcript kept --ledger ledger")[1]
+    lines = [line.partition(" ")[0] for line in out.splitlines() if line[0] != " "]
+    order = ["Records", "Radius", "Promise", "At", "Ledger", "Wrote", "Ledger", "Next"]
+    assert lines == order
+    [at] = [i for i, line in enumerate(out.splitlines()) if line.startswith("Wrote")]
+    assert out.splitlines()[at + 1].startswith("          kept, with the noisy steps")
+    if os.name == "posix":
+        for path in (Path("kept"), *Path("kept").iterdir()):
+            assert path.stat().st_mode & 0o077 == 0
+    # What nobody has filled in is not uploaded.
+    assert out.splitlines()[-1].startswith("Next      fill in model/README.md; balldp verify model")
+
+
 # Errors, notes, and places to print ---------------------------------------------------------------
 
 
@@ -128,7 +186,7 @@ def test_an_unexpected_error_says_how_to_see_where_it_arose(run, monkeypatch):
         patch.setattr(plan, "prepare", broken)
         status, out, [error] = run(f"plan {GIVEN} --epsilon 8")
         assert (status, out) == (2, "")
-        assert error.startswith("plan: it stopped (KeyError); --debug shows where")
+        assert error.startswith("balldp plan: it stopped (KeyError); --debug shows where")
         assert "secret" not in error
         status, out, lines = run(f"plan {GIVEN} --epsilon 8 --debug")
     assert (status, out) == (2, "")
@@ -175,7 +233,7 @@ def test_without_a_place_to_print_an_answer_is_refused(monkeypatch, capsys):
 def test_an_output_that_cannot_be_written_ends_a_fit_before_a_file_is_read(run, monkeypatch):
     monkeypatch.setattr(train, "prepare", lambda options: pytest.fail("it was read"))
     Path("file").touch()
-    for out in ("file/model", "m" * 250):
+    for out in ("file/model", "m" * 256):
         status, _, [error] = run(f"train {GIVEN} --epsilon 8 --out {out}")
         assert status == 2
         assert re.search(r"--out '.*' cannot be made: .* takes no new folder", error)

@@ -1,9 +1,11 @@
 """Rows of declared columns: norm one, distances that no change exceeds, one spelling of a value."""
 
 import datetime
+import io
 import json
 import math
 import re
+import zoneinfo
 from decimal import Decimal
 from pathlib import Path
 
@@ -18,7 +20,10 @@ from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, SplineTran
 
 from sklearn_balldp.datasets import BREAST_CANCER
 from sklearn_balldp.encoder_name import has_digest
-from sklearn_balldp.encoders import TableEncoder
+from sklearn_balldp.encoders import TableEncoder, UnknownCellsWarning
+
+# Many tables here have cells that are not as declared.
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn_balldp.encoders.UnknownCellsWarning")
 
 #: For each column what it may hold, and two values whose blocks share no cell.
 DECLARED = {
@@ -59,6 +64,7 @@ def far(first, second):
 
 
 @pytest.mark.parametrize("knots", [2, 4, 7])
+@pytest.mark.kills("encoders/tables.py", "= scale / math.sqrt(self.n_values)", "= scale")
 def test_rows_have_norm_one_and_no_negative_entry(knots):
     rows = TableEncoder(COLUMNS, knots=knots).transform(records(1500, knots))
     assert rows.dtype == np.float32
@@ -68,6 +74,10 @@ def test_rows_have_norm_one_and_no_negative_entry(knots):
 
 @pytest.mark.parametrize("knots", [2, 3, 4, 8])
 @pytest.mark.parametrize("declared", [[18, 90], [0, 20_000, 50_000, 200_000], [-1e-9, 1e-9]])
+@pytest.mark.kills(
+    "encoders/tables.py", "math.sin(0.25 * math.pi * min", "math.sin(0.2 * math.pi * min"
+)
+@pytest.mark.kills("encoders/tables.py", "float(steps.min())", "float(steps.max())")
 def test_no_change_of_a_number_goes_further_and_some_go_as_far(declared, knots):
     """Starts lie everywhere, near every knot from both sides, and beyond the bounds."""
     encoder = TableEncoder({"v": declared, "w": ["a", "b"]}, knots=knots)
@@ -102,6 +112,7 @@ def test_no_change_of_a_number_goes_further_and_some_go_as_far(declared, knots):
 
 
 @pytest.mark.parametrize("m", range(1, len(COLUMNS) + 1))
+@pytest.mark.kills("encoders/tables.py", "square = 2.0 * int(change)", "square = 1.0 * int(change)")
 def test_no_change_of_some_cells_goes_further(m):
     encoder, rng = TableEncoder(COLUMNS), np.random.default_rng(m)
     own, others = records(500, 1), records(500, 2)
@@ -155,10 +166,15 @@ def test_a_row_depends_on_its_record_alone():
     for declared, cells, places in (
         (["true", "1", "0"], [True, 1, 1.0, "1", "True", -0.0, "1.0"], [0, 1, 1, 1, 0, 2, 1]),
         (["true", "0", "1"], [False, 0, "TRUE", np.True_, np.int8(1), np.float32(1)], None),
-        (["1", "1.00"], [Decimal("1.0"), Decimal("1.00"), "1.00", 1], [0, 1, 1, 0]),
+        (
+            ["1", "7.5"],
+            [Decimal("1.0"), "1.00", "01", 1, "7.50", 7.5, Decimal("7.5"), "75e-1"],
+            None,
+        ),
         (["2001-01-01", "2001-01-02"], [instant.astimezone(z) for z in (east, west)], None),
-        (64, [7, "7", b"7", "7.0", 1e16, 10**16, np.float64(1e16)], [2] * 4 + [12] * 3),
-        (64, ["7", "007", "7.00"], [2, 61, 14]),
+        (64, [7, "7", b"7", "7.0", "007", np.float16(7), 10**16, "1e16"], [2] * 6 + [12] * 2),
+        (["0", "0.1"], [0.1, np.float32(0.1), np.float16(0.1), "0.10", ".1", False], [1] * 5 + [0]),
+        (["NA", "", "?"], ["NA", "na", "?", "", None, math.nan, pd.NA, pd.NaT], None),
         ([e, "b"], [combined, e, f"\u200b{e} ", "b"], [0, 0, 0, 1]),
         ([combined, "cafe"], [combined, e, "cafe"], [0, 0, 1]),
     ):
@@ -170,42 +186,274 @@ def test_a_row_depends_on_its_record_alone():
             assert np.array_equal(encoder.transform({"a": order}), np.concatenate(alone))
 
 
-@pytest.mark.needs("polars", "pyarrow")
-def test_tables_of_other_libraries():
-    import polars as pl
+WIDE = [10757401000119105, 2**60 + 1, 2**53 + 1, 9007199254740995]
+DAYS = [datetime.date(2020, 1, i) for i in (1, 5, 9, 28)]
+BERLIN = zoneinfo.ZoneInfo("Europe/Berlin")
+NIGHTS = [datetime.datetime(2020, i, 1, 0, 30, tzinfo=BERLIN) for i in (3, 4, 7)]
+SPAN = ["1890-01-01", "2025-12-31"]
+#: By kind: four cells, one of another row, and what is declared.
+CELLS = {
+    "whole": ([3, 10, 77, 100], 5, 4096),
+    "whole, of categories": ([3, 10, 77, 100], 5, ["3", "10", "077", "5"]),
+    "whole, of knots": ([3, 10, 77, 100], 5, [0, 50, 100]),
+    "wide": (WIDE, 5, 4096),
+    "wide, of categories": (WIDE, 5, [str(v) for v in WIDE]),
+    "float": ([0.1, 2.5, 1e-5, 7.0], 5.5, 4096),
+    "single": (np.float32([0.1, 2.5, 1e-5, 7.0]).tolist(), 5.5, ["0.1", "2.5", "1e-05", "7"]),
+    "single, of knots": (np.float32([0.1, 2.5, 1e-5, 7.0]).tolist(), 5.5, [0, 10]),
+    "truth": ([True, False, True, False], True, [True, False]),
+    "truth in codes": ([True, False, True, False], True, 64),
+    "text": (["NA", "7.0", "007", "TRUE"], "b", 4096),
+    "date": (DAYS, datetime.date(2021, 1, 1), SPAN),
+    "date in codes": (DAYS, datetime.date(2021, 1, 1), 4096),
+    "time": ([datetime.datetime(2020, 1, i, 5) for i in (1, 5, 9, 28)], None, SPAN),
+    "time in codes": ([datetime.datetime(2020, 1, i, 5) for i in (1, 5, 9, 28)], None, 4096),
+    "time of a zone": ([*NIGHTS, datetime.datetime(1890, 5, 1, tzinfo=BERLIN)], NIGHTS[0], SPAN),
+    "decimal": ([Decimal(v) for v in ("1.50", "2.00", "7", "0.1")], Decimal("3.3"), 4096),
+}
+
+
+def column(cells, single):
+    """A column of NumPy, in single precision if it shall be."""
+    return np.array(cells, dtype=np.float32 if single else None)
+
+
+def frame(cells, single):
+    return pd.DataFrame({"c": column(cells, single) if single else cells})
+
+
+def nullable(cells, single, backend="numpy_nullable"):
+    # pandas converts whole numbers beside a gap by way of floats, unless it is told their type.
+    dtype = "Int64" if type(cells[0]) is int else "Float32" if single else object
+    made = pd.Series(pd.array(cells, dtype=dtype))
+    return made.convert_dtypes(dtype_backend=backend).to_frame("c")
+
+
+def arrow(cells, single):
     import pyarrow as pa
 
-    columns = {name: COLUMNS[name] for name in ("age", "sex", "since", "zip", "smoker")}
-    encoder = TableEncoder({**columns, "code": ["1", "2"]})
-    own = {
-        "age": [30, None, 95],
-        "sex": ["f", None, "x"],
-        "since": [datetime.date(2001, 2, 3), None, datetime.date(2030, 1, 1)],
-        "zip": [10115, 3, 10115],
-        "smoker": [True, None, False],
-        "code": [1, None, 2],
-    }
-    rows, frame = encoder.transform(own), pd.DataFrame(own)
-    texts = {name: ["" if v is None else str(v) for v in cells] for name, cells in own.items()}
-    for X in (
-        frame,
-        frame.convert_dtypes(),
-        frame.iloc[:, ::-1].assign(further=1),
-        frame.assign(since=pd.to_datetime(own["since"]), sex=pd.Categorical(own["sex"])),
-        pd.DataFrame(texts),
-        {**texts, "age": np.ma.array([30, 7, 95], mask=[0, 1, 0])},
-        texts,
-        pl.DataFrame(own),
-        pl.DataFrame({**own, "sex": pl.Series(own["sex"], dtype=pl.Categorical)}),
-        pa.table(own),
-        [dict(zip(own, cells, strict=True)) for cells in zip(*own.values(), strict=True)],
+    return pa.table({"c": pa.array(cells, pa.float32() if single else None)})
+
+
+def polars(cells, single):
+    import polars as pl
+
+    return pl.DataFrame({"c": pl.Series(cells, dtype=pl.Float32 if single else None)})
+
+
+def listed(cells, single):
+    return [np.float32(c) if single and c is not None else c for c in cells]
+
+
+CONTAINERS = {
+    "mapping": lambda cells, single: {"c": listed(cells, single)},
+    "records": lambda cells, single: [{"c": cell} for cell in listed(cells, single)],
+    "numpy": lambda cells, single: {"c": column(cells, single)},
+    "masked": lambda cells, single: {
+        "c": np.ma.array(
+            column([cells[0] if c is None else c for c in cells], single),
+            mask=[c is None for c in cells],
+        )
+    },
+    "pandas": frame,
+    "pandas, nullable": nullable,
+    "pandas, of pyarrow": lambda *given: nullable(*given, backend="pyarrow"),
+    "pandas, categories": lambda *given: nullable(*given).astype("category"),
+    "polars": polars,
+    "pyarrow": arrow,
+}
+
+
+def rows_unless_rounded(encoder, X):
+    """Rows; None where the table is refused, as floats in it may have been other whole numbers."""
+    try:
+        return encoder.transform(X)
+    except ValueError as error:
+        if "may have been another number" not in str(error):
+            raise
+    return None
+
+
+#: Here whole numbers beyond 2^53 are floats before anybody looks at them.
+ROUNDED = {("pandas", "wide"), ("numpy", "wide")}
+
+
+@pytest.mark.kills("encoders/cells.py", "else getattr(column, method)()", "else np.asarray(column)")
+@pytest.mark.kills("encoders/cells.py", "else np.float32 if _SINGLE", "else None if _SINGLE")
+@pytest.mark.kills("encoders/cells.py", "or _is_inexact(dtype) else", "or False else")
+@pytest.mark.kills("encoders/tables.py", "and not value % 1.0 > 0.0", "and False")
+@pytest.mark.needs("polars", "pyarrow")
+@pytest.mark.parametrize("container", CONTAINERS)
+@pytest.mark.parametrize("kind", CELLS)
+def test_no_cell_depends_on_the_library_or_on_other_cells(kind, container):
+    """Each row is that of the record alone, to the last bit, or the table is refused."""
+    cells, other, declared = CELLS[kind]
+    encoder, single = TableEncoder({"c": declared}), kind.startswith("single")
+    alone = [encoder.transform([{"c": cell}])[0] for cell in listed([*cells, other, None], single)]
+    for further, gap in (
+        ([], False),
+        ([other], False),
+        ([None], True),
+        ([other, None, None], True),
     ):
-        assert np.array_equal(encoder.transform(X), rows), type(X)
-    assert encoder.counts(frame)["age"] == encoder.counts(texts)["sex"] == (1, 1)
-    assert encoder.transform(frame[:0]).shape == (0, rows.shape[1])
-    shown = encoder.set_output(transform="pandas").transform(frame)
+        X = CONTAINERS[container]([*cells, *further], single)
+        want = alone[:4] + [alone[5 if cell is None else 4] for cell in further]
+        rows = rows_unless_rounded(encoder, X)
+        if rows is None:
+            assert gap
+            assert any(container.startswith(c) and kind.startswith(k) for c, k in ROUNDED)
+            continue
+        assert np.array_equal(rows, want)
+
+
+@pytest.mark.kills("text.py", "if value == value.to_integral_value():", "if False:")
+@pytest.mark.parametrize(
+    ("cells", "declared"),
+    [
+        (["01234", "02139", "00501", "90210"], 4096),
+        (["01", "02", "01", "1.0"], ["1", "02"]),
+        (["1.50", "2.25", ".5", "-0"], 4096),
+        (["1e5", "2E-5", "+3e2", "12e4"], 4096),
+        (["0.12345678901234567", "100.00", "7.10", "1e22"], 4096),
+        (["10757401000119105", "10757401000119107", "3", "4"], 4096),
+        (["True", "FALSE", "true", "false"], [True, False]),
+        (["NA", "None", "null", "n/a"], ["NA", "none", "null", "None"]),
+        (["1", "2.5", "inf", "-inf"], [0, 10]),
+    ],
+)
+def test_no_type_that_a_reader_infers_matters(cells, declared):
+    """A text, a number or a gap in another row moves no row, or the table is refused."""
+    encoder = TableEncoder({"c": declared})
+    alone = encoder.transform({"c": cells})
+    for further in (["7"], ["7.5"], [""], ["K1A 0B1"] * (declared != [0, 10]), ["7", ""]):
+        lines = "".join(f"{cell},1\n" for cell in [*cells, *further])
+        for options in ({}, {"dtype": {"c": "object"}}):
+            table = pd.read_csv(io.StringIO(f"c,k\n{lines}"), keep_default_na=False, **options)
+            rows = rows_unless_rounded(encoder, table)
+            if rows is None:
+                assert table["c"].dtype == np.float64
+                continue
+            assert np.array_equal(rows[:4], alone), (further, options)
+
+
+def test_whole_floats_that_may_have_been_others_are_refused_in_codes_alone():
+    for kind, limit in ((np.float16, 2**11), (np.float32, 2**24), (np.float64, 2**53)):
+        cells = np.array([limit - 1, limit], dtype=kind)
+        for declared in (64, ["1", "2"]):
+            encoder = TableEncoder({"c": declared})
+            encoder.transform({"c": cells[:1]})
+            for X in ({"c": cells}, {"c": list(cells)}, pd.DataFrame({"c": cells})):
+                with pytest.raises(ValueError, match="row 2 is a float too large"):
+                    encoder.transform(X)
+        numbers = TableEncoder({"c": [0, 2**54]})
+        assert np.array_equal(
+            numbers.transform({"c": cells}), numbers.transform({"c": [limit - 1, limit]})
+        )
+
+
+def test_columns_are_found_by_name():
+    encoder, own = TableEncoder(COLUMNS), records(30, 4)
+    rows, table = encoder.transform(own), pd.DataFrame(own)
+    assert np.array_equal(encoder.transform(table.iloc[:, ::-1].assign(further=1)), rows)
+    assert encoder.counts(table) == encoder.counts(own)
+    assert encoder.transform(table[:0]).shape == (0, rows.shape[1])
+    shown = encoder.set_output(transform="pandas").transform(table)
     assert list(shown)[:2] == ["age=18", "age=42"]
-    assert shown.index.equals(frame.index)
+    assert shown.index.equals(table.index)
+
+
+@pytest.mark.kills("encoders/tables.py", "{_quoted(part.name)}=", "{part.name}=")
+@pytest.mark.kills(
+    "encoders/tables.py", "return days if len({*days})", "return days if True or ({*days})"
+)
+def test_feature_names_do_not_collide():
+    columns = {
+        "a": ["b=c", "c"],
+        "a=b": ["c", "d"],
+        '"a=b"': ["c", "d"],
+        "d": ["2000-01-01", "2000-01-02"],
+        "n": [0.1, 0.1 + 1e-7, ""],
+    }
+    names = TableEncoder(columns).get_feature_names_out().tolist()
+    assert len({*names}) == len(names)
+    assert names[:4] == ["a=b=c", "a=c", '"a=b"=c', '"a=b"=d']
+
+
+@pytest.mark.kills("encoders/tables.py", "= float(amount) + self.rounding", "= float(amount)")
+@pytest.mark.kills("encoders/tables.py", "_CLOSE, _LEAST = 2.0**-30", "_CLOSE, _LEAST = 2.0**-40")
+def test_numbers_that_doubles_do_not_tell_apart():
+    """Texts of more digits than a double holds are rounded apart by what the radius allows for."""
+    high = 2**30 - 2
+    encoder = TableEncoder({"v": [high, high + 1]}, knots=2)
+    gap, little = Decimal(2) ** -23, Decimal(2) ** -40
+    for i in range(1, 2**23, 2**20 + 7):
+        middle = high + i * gap + gap / 2
+        pair = encoder.transform({"v": [str(middle - little), str(middle + little)]})
+        moved, stated = far(*pair[:, None])[0], encoder.radius({"v": float(2 * little)})
+        assert moved <= stated
+        assert encoder.hidden(stated)["v"] <= float(2 * little) * (1 + 1e-6)
+    assert stated > 2.5e-7
+    for low, step in ((2**53, 4), (2**53, 2**22), (1_700_000_000_000_000_000, 10**8), (-1e12, 1)):
+        for marks in ([low, low + step], [low, low + step, low + 3 * step]):
+            with pytest.raises(ValueError, match=r"columns\['v'\].*2\^-30"):
+                TableEncoder({"v": marks}, knots=2).fit()
+
+
+@pytest.mark.needs("polars", "pyarrow")
+def test_what_is_no_table_is_named():
+    import polars as pl
+
+    encoder, table = TableEncoder({"age": [18, 90]}), pd.DataFrame({"age": [20, 30], "g": [1, 2]})
+    for X, match in (
+        (pl.DataFrame(table).lazy(), r"not computed; pass X.collect\(\)"),
+        (table.groupby("g"), "SeriesGroupBy"),
+        (table.groupby("g")["age"], "it is a SeriesGroupBy"),
+        (pl.DataFrame(table).group_by("g"), "X is a GroupBy"),
+        ([{"age": 20}, None], "record 2 is no mapping"),
+        ([None, {"age": 20}], "record 1 is no mapping"),
+    ):
+        with pytest.raises(ValueError, match=match):
+            encoder.transform(X)
+
+
+#: Cells of which most are not as declared, and what is declared.
+UNLIKE = [
+    (["ja", "nein"], ["Ja", "Nein"]),
+    ([1, 0], [True, False]),
+    ([216, 1080], [0, 120]),
+    (["1950-01-01", "1930-05-06"], ["2000-01-01", "2025-12-31"]),
+    ([None, ""], [0, 1]),
+]
+
+
+@pytest.mark.kills("encoders/tables.py", "n >= _FEW and part.is_odd", "False and part.is_odd")
+@pytest.mark.parametrize(("cells", "declared"), UNLIKE)
+@pytest.mark.filterwarnings("error::sklearn_balldp.encoders.UnknownCellsWarning")
+def test_most_cells_that_are_not_as_declared_are_told(cells, declared):
+    """With column and declaration; no cell, row or number of them, as logs keep it."""
+    encoder = TableEncoder({"odd": declared, "even": [0, 1]})
+    X = {"odd": [*cells * 6, None], "even": [1.0] * 13}
+    with pytest.warns(UnknownCellsWarning, match="odd") as told:
+        rows = encoder.transform(X)
+    assert len(told) == 1
+    said = str(told[0].message)
+    assert encoder.examples["odd"] in said
+    assert "even" not in said
+    assert not re.search(r"\b(12|13|6)\b", said.replace(encoder.examples["odd"], ""))
+    assert rows.shape[0] == 13
+    assert told[0].filename == __file__
+    counts = encoder.counts(X)
+    assert encoder.mostly_unknown(counts, 13) == ["odd"]
+    assert sum(counts["odd"]) >= 12
+    # Of one record, or where missing cells are declared, there is nothing to say.
+    encoder.transform({name: own[:1] for name, own in X.items()})
+    TableEncoder({"odd": ["a", "b", ""]}).transform({"odd": [None] * 50})
+
+
+def test_records_of_which_nothing_is_known():
+    encoder = TableEncoder({"n": [0, 1], "c": ["a", "b"], "h": 8})
+    X = {"n": [None, 0, 5, "NA"], "c": ["a", "z", "z", "z"], "h": ["", None, None, ""]}
+    assert encoder.unknown_rows(X).tolist() == [3]
 
 
 def test_missing_and_unknown_values():

@@ -71,6 +71,8 @@ class Total:
     unit : {"record", "person"}
         What one substitution replaces: a record, or all records of one person if every release
         hides those.
+    epsilon_full_radius : float or None
+        Of :func:`compose_releases`: epsilon at any distance, where ``radius`` is smaller.
     """
 
     n_releases: int
@@ -83,6 +85,7 @@ class Total:
     private: bool | str
     limit: float | None = None
     unit: str = "record"
+    epsilon_full_radius: float | None = None
 
     def __str__(self) -> str:
         private = {
@@ -96,8 +99,14 @@ class Total:
                 "NOT known: a fit was given no groups=, so each record counts for itself (a search "
                 "passes them to heads by metadata routing alone)"
             )
+        if self.n_releases == 0:
+            owners = "nothing was counted so far"
         within = "any distance" if self.radius is None else f"within {self.radius:g}"
         limit = "" if self.limit is None else f" of the limit {self.limit:g}"
+        anywhere = []
+        if self.epsilon_full_radius is not None:
+            shown = f"epsilon={rounded(self.epsilon_full_radius, 4, UP)}"
+            anywhere = [("any distance", shown)]
         rows = [
             ("releases", str(self.n_releases)),
             ("hides", f"one {self.unit}'s substitution {within}, in all of them together"),
@@ -108,6 +117,7 @@ class Total:
                 f"epsilon={rounded(self.epsilon, 4, UP)}{limit}, delta={self.delta:g} "
                 f"(mu={rounded(self.mu, 4, UP)}, zCDP rho={rounded(0.5 * self.mu**2, 4, UP)})",
             ),
+            *anywhere,
             ("kind", self.kind),
             ("private", private[str(self.private)]),
             ("covers", "what was counted: the fits of heads, and what else was spent"),
@@ -132,8 +142,8 @@ def compose_releases(
     delta : float, default=1e-6
         Delta of the total.
     radius : float, optional
-        The radius that the total holds at, in the releases' metric. Name theirs: the
-        default is the full radius, where the total is larger.
+        The radius that the total holds at, in the releases' metric. The default is theirs if it is
+        one and the same, else the full radius, where the total is larger.
 
     Returns
     -------
@@ -161,7 +171,15 @@ def compose_releases(
         raise ValueError("releases is empty; pass at least one release.")
     if any(release.private is False for release in records):
         raise ValueError("a release was drawn from a seed, which hides nothing; fit it without.")
-    return _total([charge_of(release, radius) for release in records], delta, radius)
+    radii = {release.radius for release in records}
+    if radius is None and len(radii) == 1:
+        [radius] = radii
+    total, anywhere = (
+        _total([charge_of(release, at) for release in records], delta, at) for at in (radius, None)
+    )
+    if total.radius == anywhere.radius:
+        return total
+    return replace(total, epsilon_full_radius=anywhere.epsilon)
 
 
 def _total(charges: Sequence[Charge], delta: float, radius: float | None) -> Total:

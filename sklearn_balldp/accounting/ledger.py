@@ -7,7 +7,6 @@ import math
 import operator
 import os
 import sqlite3
-import threading
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -26,6 +25,7 @@ from ..privacy.gaussian import compose, epsilon_from_mu, mu_from_budget
 from ..privacy.origins import Declared
 from ..privacy.release import Release
 from ..text import UP, rounded
+from ..writing import IN_USE, own_file
 
 #: Seconds that a process waits for others, and for the terms in a file that another has made.
 _WAIT, _BEGINNING = 60.0, 5.0
@@ -50,15 +50,6 @@ ORDER BY charge.id
 """
 # Of whatever a column may hold, and in another spelling for each.
 _bytes_of = msgspec.msgpack.Encoder().encode
-
-
-# SQLite's locks are the process's: a child that is forked while a thread holds one finds the ledger
-# locked for ever. So no process forks before its threads are done.
-_IN_USE = threading.RLock()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        before=_IN_USE.acquire, after_in_parent=_IN_USE.release, after_in_child=_IN_USE.release
-    )
 
 
 class BudgetExceededError(ValueError):
@@ -268,21 +259,21 @@ class Ledger:
             return
         spent, cost = (epsilon_from_mu(mu_of(part), terms.delta) for part in (earlier, [charge]))
         where = "at any distance" if terms.radius is None else f"within {terms.radius:g}"
-        told = ""
+        told, way = "", ", or count fits of another radius in a ledger of that radius"
         # What a radius costs tells it: those were read off private rows.
         if not isinstance(getattr(record, "radius_from", None), Declared):
             told = f": it costs epsilon={rounded(cost, 4, UP)} {where}, where this ledger counts"
-            if isinstance(record, Release) and record.radius < (terms.radius or math.inf):
-                own = record.guarantee().epsilon
-                told += (
-                    f" (its own epsilon={rounded(own, 4, UP)} holds within {record.radius:g} alone)"
-                )
+            if near := isinstance(record, Release) and (
+                record.radius < (terms.radius or record.full_radius)
+            ):
+                own = rounded(record.guarantee().epsilon, 4, UP)
+                told += f" (its own epsilon={own} holds within {record.radius:g} alone)"
+            way = way if near else ""
         so_far = f"{len(earlier)} release(s) so far, epsilon={rounded(spent, 4, UP)} {where}"
         raise BudgetExceededError(
             f"this release would take the total above limit={terms.limit!r} (delta="
             f"{terms.delta!r}, {so_far})"
-            f"{told}; nothing was released. Lower epsilon, make fewer fits, or count fits of "
-            "another radius in a ledger of that radius."
+            f"{told}; nothing was released. Lower epsilon, or make fewer fits{way}."
         )
 
     @contextlib.contextmanager
@@ -337,10 +328,12 @@ class Ledger:
 
     @contextlib.contextmanager
     def _transaction(self, begin: str, make: bool = False) -> Iterator[sqlite3.Connection]:
-        address = f"{_address(Path(self.path))}?mode={'rwc' if make else 'rw'}"
+        address = f"{_address(Path(self.path))}?mode=rw"
         try:
+            if make:
+                own_file(self.path)
             with (
-                _IN_USE,
+                IN_USE,
                 contextlib.closing(
                     sqlite3.connect(address, uri=True, timeout=_WAIT, isolation_level=None)
                 ) as base,
@@ -350,15 +343,17 @@ class Ledger:
                 base.execute(f"PRAGMA synchronous = {'EXTRA' if self._lasting else 'OFF'}")
                 base.execute(begin)
                 yield base
-        except sqlite3.Error as error:
+        except LedgerError:
+            raise
+        except (sqlite3.Error, OSError) as error:
             raise LedgerError(self._fault(error, make)) from error
 
-    def _fault(self, error: sqlite3.Error, make: bool) -> str:
+    def _fault(self, error: Exception, make: bool) -> str:
         named = f"the ledger {self.path!r}"
         if make:
             return (
-                f"{named} cannot be made ({error}). Name a file in a folder that exists and that "
-                "you may write to, on a disk of this machine."
+                f"{named} cannot be made ({getattr(error, 'strerror', error)}). Name a file in a "
+                "folder that exists and that you may write to, on a disk of this machine."
             )
         if not os.path.exists(self.path):
             return (

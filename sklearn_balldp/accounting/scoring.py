@@ -4,6 +4,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
+from sklearn.utils import check_consistent_length
+from sklearn.utils.validation import validate_data
 
 from ..labels import plain
 from ..pipelines import heads_of, is_search
@@ -73,16 +75,13 @@ class PrivateAccuracy:
             )
         if hasattr(X, "__dask_graph__"):
             raise ValueError(
-                "PrivateAccuracy: X is an array of Dask, whose chunks machines may round each in its "
-                "own way, so that a row could move the predictions of others; pass X.compute()."
+                "PrivateAccuracy: X is an array of Dask, whose chunks machines may round each "
+                "in its own way, so that a row could move the predictions of others; pass "
+                "X.compute()."
             )
         y = in_memory("y", y)
-        n_rows = len(np.asarray(y))
-        if not n_rows == np.shape(X)[0] > 0:
-            raise ValueError(
-                f"PrivateAccuracy: X has {np.shape(X)[0]} rows and y {n_rows} labels; pass one label "
-                "for each row, and at least one."
-            )
+        # What is public, the shapes, is refused before anything is counted.
+        n_rows = _n_rows(estimator, X, y)
         noise = Noise(self.random_state)
         spent = OtherRelease("accuracy", mu=self.mu, private=noise.private, unit="record")
         count(self.accountant, spent)
@@ -94,6 +93,17 @@ class PrivateAccuracy:
 
     def __repr__(self) -> str:
         return f"PrivateAccuracy(epsilon={self.epsilon!r}, delta={self.delta!r})"
+
+
+def _n_rows(estimator: Any, X: ArrayLike, y: ArrayLike) -> int:
+    """Number of rows; a ValueError where there are none, or their shape is not the model's."""
+    check_consistent_length(X, y)
+    n_rows = len(np.asarray(y))
+    if n_rows == 0:
+        raise ValueError("X holds no rows, of which there is no accuracy; pass at least one.")
+    if hasattr(estimator, "n_features_in_"):
+        validate_data(estimator, X, reset=False, skip_check_array=True)
+    return n_rows
 
 
 def accuracy_of(estimator: Any, X: ArrayLike, y: ArrayLike) -> float:

@@ -304,7 +304,7 @@ class ReconstructionAuditor(HoldsModel, MetaEstimatorMixin, ClassifierMixin, Bas
         import pandas as pd
 
         self._check_parameters()
-        prior = check_prior(self.attacker_prior, self.n_candidates)
+        prior = check_prior(self.attacker_prior, self.n_candidates, "attacker_prior")
         rng = audit_generator(self.random_state)
         prepared = prepare(
             self.estimator, X, y, X_public, y_public, groups, float(self.holdout), rng

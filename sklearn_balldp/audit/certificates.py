@@ -29,22 +29,23 @@ from ..losses import Array
 from ..privacy.gaussian import epsilon_from_mu, gaussian_power, mu_from_budget
 
 
-def check_prior(prior: ArrayLike | None, n_candidates: int) -> Array:
-    """Validated prior over candidates; None is uniform."""
+def check_prior(prior: ArrayLike | None, n_candidates: int, name: str = "prior") -> Array:
+    """Validated prior over candidates; None is uniform. ``name`` is that of the parameter."""
     if prior is None:
         return np.full(n_candidates, 1.0 / n_candidates)
     try:
         weights = np.asarray(prior, dtype=np.float64)
     except (TypeError, ValueError):
         raise ValueError(
-            f"prior must hold one weight per candidate, or be None (uniform); got {prior!r}."
+            f"{name} must hold one weight per candidate, or be None (uniform); got {prior!r}."
         ) from None
     if weights.shape != (n_candidates,):
         raise ValueError(
-            f"prior must hold one weight per candidate ({n_candidates}), got shape {weights.shape}."
+            f"{name} must hold one weight per candidate ({n_candidates}), got shape "
+            f"{weights.shape}."
         )
     if not (weights >= 0.0).all() or not math.isclose(weights.sum(), 1.0, rel_tol=1e-9):
-        raise ValueError("prior must be non-negative and sum to 1.")
+        raise ValueError(f"{name} must be non-negative and sum to 1.")
     return weights
 
 

@@ -202,7 +202,14 @@ class PrivacyUtilityDisplay(Display):
             f"mean_test_{utility}": "utility",
             f"std_test_{utility}": "deviation",
         }
-        check_columns("cv_results", table, [*names, *([f"param_{group}"] if group else [])])
+        lacking = [name for name in names if name not in table]
+        if lacking:
+            raise ValueError(
+                f"cv_results lacks {', '.join(lacking)}: search over a ReconstructionAuditor with "
+                f"scoring={{'certificate': neg_certificate_scorer, {utility!r}: 'accuracy'}} (or "
+                "another scorer), and refit by one of these names."
+            )
+        check_columns("cv_results", table, [f"param_{group}"] if group else [])
         results = table[list(names)].rename(columns=names)
         results["certificate"] = results["certificate"].abs()
         values = np.asarray(cv_results[f"param_{group}"]) if group else [""] * len(table)

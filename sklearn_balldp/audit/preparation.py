@@ -1,5 +1,6 @@
 """Preparation of an audit: split the records, run transformers, and complete the problem."""
 
+import contextlib
 import math
 import numbers
 import warnings
@@ -15,11 +16,13 @@ from sklearn.utils import column_or_1d, indexable
 from sklearn.utils.validation import check_is_fitted
 
 from .._parameters import check_option
-from .._validation import caller_level
+from .._validation import caller_level, raise_alone
 from ..heads import BaseBallDPClassifier, Released, owners_of
 from ..heads.inspection import fit_with_answers, records_of, rows_and_codes
+from ..heads.known_radius import known_radius
 from ..mechanisms import Records
 from ..pipelines import ModelParts, parts_of
+from ..radius import PUBLIC_SOURCES
 from ..rows import rows_in_domain, whole
 from .supports import Pool
 
@@ -85,8 +88,7 @@ def prepare(
             raise ValueError(f"groups must hold one value for each of the {len(y)} records.")
         groups = np.asarray(groups)
     position, source = np.arange(len(y)), "X_public"
-    # Held-out rows are private, so a radius policy may not use them as public reference.
-    reference = {"X_public": X_public, "y_public": y_public}
+    passed = X_public is not None
     if X_public is None:
         if parts.frozen:
             raise ValueError(
@@ -95,7 +97,7 @@ def prepare(
             )
         held = hold_out(y, groups, holdout, not head.protect_labels, rng)
         position, held_out = np.flatnonzero(~held), np.flatnonzero(held)
-        source, reference = "holdout", {}
+        source = "holdout"
         X_public, y_public = _take(X, held_out), y[held_out]
         X, y = _take(X, position), y[position]
         groups = None if groups is None else groups[position]
@@ -112,6 +114,9 @@ def prepare(
         released = head.released_
     else:
         head = clone(head)
+        # A policy may choose from rows that were passed: those held out are private.
+        chooses = passed and known_radius(head) is None and head._policy.source in PUBLIC_SOURCES
+        reference = {"X_public": X_public, "y_public": y_public} if chooses else {}
         # The noise of this fit is tested.
         released = fit_with_answers(head, X, y, **reference, groups=groups)
         estimator = rebuilt_estimator(estimator, transformers, head)
@@ -204,10 +209,11 @@ def hold_out(
 
     Private labels do not decide: a label change must not move other records.
     """
-    try:
+    codes = None
+    with contextlib.suppress(TypeError):
         codes = np.unique(y, return_inverse=True)[1]
-    except TypeError:
-        raise ValueError("y mixes labels of types that cannot be compared; use one type.") from None
+    if codes is None:
+        raise ValueError("y mixes labels of types that cannot be compared; use one type.")
     held = np.zeros(len(y), dtype=bool)
     if groups is not None:
         owners = owners_of(groups, len(y))
@@ -254,7 +260,7 @@ def candidate_pool(
     try:
         rows, codes = rows_and_codes(head, _take(X_public, kept), y_public[kept])
     except ValueError as error:
-        raise ValueError(f"{name}: {error}") from None
+        raise_alone(ValueError(f"{name}: {error}"))
     return Pool(in_domain(head, rows), codes, head.release_.norm_bound), kept
 
 

@@ -69,5 +69,5 @@ def _run(options: argparse.Namespace) -> int:
         reason = f"it stopped ({kind}); --debug shows where, in lines that may quote records."
     if options.debug:
         traceback.print_exception(caught)
-    print(f"{options.command}: {reason}", file=sys.stderr)
+    print(f"balldp {options.command}: {reason}", file=sys.stderr)
     return 2

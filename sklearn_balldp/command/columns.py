@@ -5,12 +5,16 @@ import csv
 import json
 import re
 import tomllib
+import warnings
+from collections import Counter
 from collections.abc import Sequence
+from datetime import date
 from pathlib import Path
 from typing import Any
 
 from ..encoders import TableEncoder
-from ..encoders.tables import MISSING, spelled
+from ..encoders.cells import value_of
+from ..encoders.tables import ISO, MISSING, dates_of, spelled
 from ..text import one_line
 from .files import Columns, name_of, table_of
 from .options import HIDE_ALL, InputError
@@ -21,29 +25,47 @@ _HEAD = """\
 # whatever is not needed: fewer columns take less noise.
 """
 _HINTS = {
-    "numbers": "[lowest, highest]; of codes 64",
-    "dates": '["2000-01-01", "2025-12-31"], the first and last day',
+    "numbers": "{}; of codes 64",
+    "dates": "{}, the first and last day",
     "categories": '["one", "another"]',
     "codes": "64, into so many cells; or list the values",
     "texts": "delete it: free texts are for --text",
     "lists": "delete it: lists of numbers are for --embedding",
     "empty": "nothing in it so far",
 }
-# Different cells that tell a column's kind, categories of which it has at most so many, the length
-# of what is a text, and the share of cells that a kind must fit: one is mistyped now and then.
-_LOOKED_AT, _FEW, _LONG, _SHARE = 200, 20, 40, 0.9
+_HOLDS = {"numbers": "[lowest, highest]", "dates": '["2000-01-01", "2025-12-31"]'}
+#: Ways to write numbers and dates: the kind, and what is declared of it. Of those that fit equally
+#: many cells the first is taken, and further ones are named beside it.
+_WAYS = (
+    ("dates", ""),
+    ("dates", "%Y%m%d"),
+    ("numbers", ""),
+    *(("dates", form) for form in ("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%m-%d-%Y")),
+    *(("dates", form) for form in ("%Y/%m/%d", "%Y.%m.%d")),
+    ("numbers", ","),
+    ("numbers", "."),
+)
+_WRITTEN = {",": "have decimal commas", ".": "have commas between thousands"}
+# Categories of which a column has at most so many, the length of what is a text, and the share of
+# cells that a kind must fit: one is mistyped now and then.
+_FEW, _LONG, _SHARE = 20, 40, 0.9
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def columns(options: argparse.Namespace) -> None:
-    """Print names and kinds; no value, range or count of the records."""
+    """Print names and kinds; no value, range or count of the records, but on the terminal."""
     cells = table_of(options.file, Columns()).cells
     keys = [_key(name) for name in cells]
     width = max(map(len, keys), default=0)
     print(_HEAD)
-    for key, own in zip(keys, cells.values(), strict=True):
-        kind = _kind(own)
-        print(f"{key:<{width}} = []  # {kind}: {_HINTS[kind]}")
+    for key, (name, own) in zip(keys, cells.items(), strict=True):
+        kind, ways, told = _kind(own)
+        option = {"numbers": "decimal", "dates": "format"}.get(kind)
+        holds = _HOLDS.get(kind, "")
+        options_of = [f'{{holds = {holds}, {option} = "{way}"}}' if way else holds for way in ways]
+        print(f"{key:<{width}} = []  # {kind}: {_HINTS[kind].format(' or '.join(options_of))}")
+        for note in told:
+            warnings.warn(f"{one_line(name, 60)}: {note}", stacklevel=2)
 
 
 def _key(name: str) -> str:
@@ -52,32 +74,49 @@ def _key(name: str) -> str:
     return name if _BARE.fullmatch(name) else quoted
 
 
-def _kind(cells: Sequence[Any]) -> str:
+def otherwise_written(cells: Sequence[Any]) -> list[str]:
+    """How numbers or dates of a column are written, where that must be declared; for its owner."""
+    return _kind(cells)[2]
+
+
+def _kind(cells: Sequence[Any]) -> tuple[str, list[str], list[str]]:
+    """The kind of a column, by all of its cells; how they are written; what the owner is told."""
     try:
-        seen = dict.fromkeys(map(spelled, cells))
+        seen = Counter(c if isinstance(c, str) else value_of(c) for c in cells)
     except (TypeError, ValueError):
-        return "lists"
-    texts = [text for text in seen if text.lower() not in MISSING]
-    if not texts:
-        return "empty"
-    some = texts[:_LOOKED_AT]
-    enough = _SHARE * len(some)
+        return "lists", [], []
+    seen = Counter({c: n for c, n in seen.items() if spelled(c).lower() not in MISSING})
+    if not seen:
+        return "empty", [], []
+    fits = {way: sum(n for cell, n in seen.items() if _fits(*way, cell)) for way in _WAYS}
+    kind, first = max(_WAYS, key=fits.__getitem__)
+    total, best = seen.total(), fits[kind, first]
     # A number that begins with 0 is a code.
-    if not any(re.match(r"0\d", text) for text in some):
-        for kind, declared in (("numbers", [0, 1]), ("dates", ["2000-01-01", "2000-01-02"])):
-            if sum(_fits(declared, text) for text in some) >= enough:
-                return kind
-    if len(texts) <= _FEW:
-        return "categories"
-    return "texts" if sum(len(text) > _LONG for text in some) >= enough / 2 else "codes"
+    coded = kind == "numbers" and any(isinstance(c, str) and re.match(r"\s*0\d", c) for c in seen)
+    if best >= _SHARE * total and not coded:
+        ways = [w for k, w in _WAYS if first and k == kind and fits[k, w] == best] or [""]
+        told = [f"{best:,} of {total:,} cells {_in_words(kind, way)}" for way in ways if way]
+        return kind, ways, told
+    if len(seen) <= _FEW:
+        return "categories", [], []
+    texts = sum(n for cell, n in seen.items() if len(str(cell)) > _LONG) >= _SHARE * total / 2
+    return "texts" if texts else "codes", [], []
 
 
-def _fits(declared: list[Any], cell: str) -> bool:
+def _in_words(kind: str, way: str) -> str:
+    if kind == "numbers":
+        return f'{_WRITTEN[way]}: declare decimal = "{way}"'
+    return f'are dates such as {date(2000, 12, 31).strftime(way)}: declare format = "{way}"'
+
+
+def _fits(kind: str, way: str, cell: Any) -> bool:
+    value = value_of(cell, way if kind == "numbers" else "")
+    if kind == "numbers" or isinstance(value, date):
+        return isinstance(value, (int, float) if kind == "numbers" else date)
     try:
-        TableEncoder({"column": declared}).transform({"column": [cell]})
+        return dates_of(way or ISO)(str(value)) is not None
     except ValueError:
         return False
-    return True
 
 
 def declared_in(path: Path) -> TableEncoder:
@@ -117,13 +156,14 @@ def check_apart(path: Path, encoder: TableEncoder, label: str, owner: str | None
             )
 
 
-def radius_of(encoder: TableEncoder, hide: str) -> float:
-    """The radius that hides what ``--hide`` says."""
+def change_of(encoder: TableEncoder, hide: str) -> Any:
+    """The change that ``--hide`` says, as :meth:`.TableEncoder.radius` takes it."""
     try:
         if hide == HIDE_ALL:
-            return encoder.radius(len(encoder.columns))
+            return len(encoder.columns)
         if several := re.fullmatch(r"any\s+(\d+)", hide, re.ASCII):
-            return encoder.radius(int(several[1]))
+            encoder.radius(int(several[1]))
+            return int(several[1])
         change: dict[str, float | None] = {}
         declared = {name_of(name): name for name in encoder.columns}
         for part in map(name_of, next(csv.reader([hide], skipinitialspace=True))):
@@ -133,7 +173,8 @@ def radius_of(encoder: TableEncoder, hide: str) -> float:
             if name in change:
                 raise ValueError(f"{name} is named twice.")
             change[name] = None if amount is None else float(amount)
-        return encoder.radius(change)
+        encoder.radius(change)
+        return change
     except (ValueError, csv.Error) as error:
         raise InputError(
             f'--hide {hide!r}: say all, "any 2", or names of columns, as "age=5,sex" '

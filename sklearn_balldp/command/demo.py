@@ -2,6 +2,7 @@
 
 import argparse
 import csv
+import io
 import json
 import math
 import shlex
@@ -16,8 +17,8 @@ from ..datasets import load_messages
 from ..heads import BallDPLogisticRegression
 from ..publish import save, verify
 from ..publish.card import candidates_of
-from ..publish.files import check_new, written_as_a_whole
 from ..text import percent
+from ..writing import new_folder, write_new
 from .options import report
 
 #: The smallest shows what a ball saves, the largest that little is left to save.
@@ -49,8 +50,12 @@ def demo(options: argparse.Namespace) -> None:
 
         demo_table(options)
         return
-    place = options.out
-    check_new(place)
+    place = options.out or Path("balldp-demo")
+    with new_folder(place) as folder:
+        _demo(place, folder)
+
+
+def _demo(place: Path, folder: Path) -> None:
     data = load_messages()
     print(
         f"Records   {len(data.X_train)} messages of a bank's customers (BANKING77), on "
@@ -72,18 +77,17 @@ def demo(options: argparse.Namespace) -> None:
     ceiling = float(plain.score(data.X_test, data.y_test))
     print_scores(scores, ceiling)
     _print_promise(chosen)
-    with written_as_a_whole(place) as folder:
-        (folder / README).write_text(_CONTENT, encoding="utf-8")
-        _draw(scores, ceiling, folder / PICTURE)
-        _write_messages(data, folder)
-        save(chosen, folder / MODEL)
+    write_new(folder / README, _CONTENT.encode())
+    write_new(folder / PICTURE, _drawn(scores, ceiling))
+    _write_messages(data, folder)
+    save(chosen, folder / MODEL)
     model, messages, new = (shlex.quote(str(place / name)) for name in (MODEL, MESSAGES, NEW))
     print(
         f"Wrote     {place / PICTURE} (the picture of this table), {place / MESSAGES}, "
         f"{place / NEW},\n"
         f"          {place / README} and the folder {place / MODEL} (the ball at epsilon "
         f"{CHOSEN:g})\n"
-        f"Checked   balldp verify {model}\n\n{report(verify(place / MODEL))}\n\n"
+        f"Checked   balldp verify {model}\n\n{report(verify(folder / MODEL))}\n\n"
         f"Next      balldp predict {model} {new} --out labelled.csv\n"
         f"          balldp train {messages} --embedding embedding --label topic "
         f"--radius {RADIUS:g} --epsilon 2 --out model\n"
@@ -142,8 +146,8 @@ def _print_promise(head: BallDPLogisticRegression) -> None:
     )
 
 
-def _draw(scores: dict[str, dict[float, Any]], ceiling: float, path: Path) -> None:
-    """Accuracy over epsilon."""
+def _drawn(scores: dict[str, dict[float, Any]], ceiling: float) -> bytes:
+    """A picture of accuracy over epsilon."""
     from matplotlib.figure import Figure
 
     # No backend, and no window.
@@ -161,7 +165,9 @@ def _draw(scores: dict[str, dict[float, Any]], ceiling: float, path: Path) -> No
         title=f"Messages of a bank's customers, ball of {RADIUS:g}",
     )
     ax.legend(loc="lower right")
-    figure.savefig(path, dpi=130)
+    body = io.BytesIO()
+    figure.savefig(body, dpi=130)
+    return body.getvalue()
 
 
 def _write_messages(data: Bunch, folder: Path) -> None:
@@ -172,7 +178,6 @@ def _write_messages(data: Bunch, folder: Path) -> None:
         columns["embedding"] = [json.dumps(row) for row in rows]
         if name == NEW:
             del columns["topic"]
-        with (folder / name).open("w", newline="", encoding="utf-8") as file:
-            lines = csv.writer(file)
-            lines.writerow(columns)
-            lines.writerows(zip(*columns.values(), strict=True))
+        body = io.StringIO()
+        csv.writer(body).writerows([columns, *zip(*columns.values(), strict=True)])
+        write_new(folder / name, body.getvalue().encode())

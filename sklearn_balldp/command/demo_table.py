@@ -2,6 +2,7 @@
 
 import argparse
 import shlex
+from pathlib import Path
 from typing import Any
 
 from sklearn.datasets import load_breast_cancer
@@ -15,8 +16,8 @@ from ..heads import BallDPLogisticRegression
 from ..publish import save, verify
 from ..publish.card import candidates_of
 from ..publish.columns import HiddenColumns
-from ..publish.files import check_new, written_as_a_whole
 from ..text import percent
+from ..writing import new_folder, write_new
 from .demo import CHOSEN, MODEL, NEW, README, compared, print_scores
 from .options import report
 
@@ -36,8 +37,12 @@ Written by `balldp demo --table`:
 
 def demo_table(options: argparse.Namespace) -> None:
     """Compare two promises, write a model as it would be published, and check it."""
-    place = options.out
-    check_new(place)
+    place = options.out or Path("balldp-demo-table")
+    with new_folder(place) as folder:
+        _demo(place, folder)
+
+
+def _demo(place: Path, folder: Path) -> None:
     data = load_breast_cancer(as_frame=True)
     names = [f"{of} {measure}" for of in ("mean", "worst") for measure in _MEASURES]
     encoder = TableEncoder({name: BREAST_CANCER[name] for name in names})
@@ -72,14 +77,13 @@ def demo_table(options: argparse.Namespace) -> None:
         "Limits    bounds and labels are published; several records of one person are hidden less",
         flush=True,
     )
-    with written_as_a_whole(place) as folder:
-        (folder / README).write_text(_CONTENT, encoding="utf-8")
-        (folder / CLASSES).write_text("\n".join(classes) + "\n", encoding="utf-8")
-        declared = "".join(f'"{name}" = {ends}\n' for name, ends in encoder.columns.items())
-        (folder / COLUMNS).write_text(declared, encoding="utf-8")
-        for name, table in ((RECORDS, X.assign(outcome=y)), (NEW, new)):
-            table.to_csv(folder / name, index=False)
-        save(model, folder / MODEL)
+    write_new(folder / README, _CONTENT.encode())
+    write_new(folder / CLASSES, ("\n".join(classes) + "\n").encode())
+    declared = "".join(f'"{name}" = {ends}\n' for name, ends in encoder.columns.items())
+    write_new(folder / COLUMNS, declared.encode())
+    for name, table in ((RECORDS, X.assign(outcome=y)), (NEW, new)):
+        write_new(folder / name, table.to_csv(index=False).encode())
+    save(model, folder / MODEL)
     published, records, columns, labels, others = (
         shlex.quote(str(place / name)) for name in (MODEL, RECORDS, COLUMNS, CLASSES, NEW)
     )
@@ -88,7 +92,7 @@ def demo_table(options: argparse.Namespace) -> None:
         f"Wrote     {records}, {columns}, {labels}, {others},\n"
         f"          {shlex.quote(str(place / README))} and the folder {published} (standard DP at "
         f"epsilon {CHOSEN:g})\n"
-        f"Checked   balldp verify {published}\n\n{report(verify(place / MODEL))}\n\n"
+        f"Checked   balldp verify {published}\n\n{report(verify(folder / MODEL))}\n\n"
         f"Next      balldp predict {published} {others} --out labelled.csv\n"
         f"          balldp columns {records}  # a draft, as for a table of your own\n"
         f"          balldp train {given} --classes {labels} --out model\n"

@@ -12,7 +12,6 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -21,8 +20,11 @@ from urllib.parse import unquote
 import numpy as np
 from numpy.typing import NDArray
 
+from .._cached import cached_property
 from ..encoders import TableEncoder
+from ..encoders.cells import cells_of
 from ..encoders.images import check_colours, pixels_of
+from ..encoders.tables import spelled
 from ..pointers import unfetched
 from ..text import by_numbers, listed, one_line, trimmed
 from .options import InputError
@@ -195,9 +197,34 @@ def rows_in_words(numbers: Sequence[int]) -> str:
 # -- tables ---------------------------------------------------------------------------------------
 
 
+#: How files begin that are no text, what they are, and what to do.
+_PACKED = {
+    b"\x1f\x8b": ("a file of gzip", "unpack it"),
+    b"BZh91AY&SY": ("a file of bzip2", "unpack it"),
+    b"\xfd7zXZ\0": ("a file of xz", "unpack it"),
+    b"\x28\xb5\x2f\xfd": ("a file of Zstandard", "unpack it"),
+    b"7z\xbc\xaf": ("an archive of 7-Zip", "unpack it"),
+    b"PK\3\4": ("a ZIP archive or a spreadsheet", "unpack it, or save the sheet as CSV UTF-8"),
+    b"\xd0\xcf\x11\xe0": ("a spreadsheet", "save the sheet as CSV UTF-8"),
+    b"PAR1\x15": ("Parquet", "give it the ending .parquet"),
+    b"ARROW1\0": ("a file of Arrow", "save it as Parquet"),
+    b"\x93NUMPY": ("an array of NumPy", "save it in an .npz"),
+    b"SQLite format 3\0": ("a database of SQLite", "save its table as CSV"),
+}
+
+
+def _body(path: Path) -> bytes:
+    """What a file of text holds; an InputError if that is no text."""
+    body = path.read_bytes()
+    for start, (what, remedy) in _PACKED.items():
+        if body.startswith(start):
+            raise InputError(f"{path}: it is {what} under another name; {remedy}.")
+    return body
+
+
 def _csv(path: Path, columns: Columns) -> Table:
     csv.field_size_limit(2**31 - 1)
-    body = path.read_bytes()
+    body = _body(path)
     if re.match(rb'(\xef\xbb\xbf)?"?sep=.?"?\s*[\r\n]', body, re.IGNORECASE):
         raise InputError(f"{path}: its first line is Excel's sep=, no names; leave it out.")
 
@@ -205,10 +232,10 @@ def _csv(path: Path, columns: Columns) -> Table:
         text = io.TextIOWrapper(io.BytesIO(body), encoding="utf-8-sig", newline="")
         return csv.reader(text, delimiter=mark, strict=strict)
 
-    # Many spreadsheets write semicolons.
-    marks = "\t" if path.suffix.lower() == ".tsv" else ",;"
-    mark = max(marks, key=lambda mark: len(next(parsed(mark, False), [])))
-    rows = list[list[str]]()
+    mark, rows = (
+        "\t" if path.suffix.lower() == ".tsv" else _separator(path, parsed),
+        list[list[str]](),
+    )
     try:
         for row in parsed(mark, True):
             rows.append(row)
@@ -230,20 +257,63 @@ def _csv(path: Path, columns: Columns) -> Table:
             raise InputError(f"{path}: row {number} is a blank line; leave it out.")
         elif trimmed(row[0]) == names[0] and [*map(name_of, row)][:width] == names:
             raise InputError(f"{path}: row {number} repeats the first line; leave it out.")
-        if len(row) < width or any(map(str.strip, row[width:])):
+        if not _fits(row, width):
             amount = "more" if len(row) > width else "fewer"
             raise InputError(f"{path}: row {number} has {amount} fields than its first line.")
     _check_breaks(path, rows, mark, width)
+    broken = sum(bool(_BREAK.search(cell)) for row in rows for cell in row)
+    if broken:
+        warnings.warn(
+            f"{path}: {broken:,} cells hold line breaks, of {len(rows):,} records; quotes that are "
+            "part of a text must be written twice, or they join records.",
+            stacklevel=2,
+        )
     cells = map(list, zip(*rows, strict=False)) if rows else ([] for _ in names)
     return Table(
         path, dict(zip(names, cells, strict=False)), mark, body.startswith(b"\xef\xbb\xbf")
     )
 
 
-def _header(path: Path, cells: list[str]) -> list[str]:
-    """Names of the columns of a CSV; blank ones at the end are those of a spreadsheet."""
+def _fits(row: list[str], width: int) -> bool:
+    """Whether a row is as wide as the names; blank cells at its end are those of a spreadsheet."""
+    return len(row) >= width and not any(map(str.strip, row[width:]))
+
+
+def _named(cells: list[str]) -> list[str]:
+    """A first line without blank cells at its end."""
     while cells and not trimmed(cells[-1]):
         cells.pop()
+    return cells
+
+
+def _separator(path: Path, parsed: Callable[[str, bool], Iterator[list[str]]]) -> str:
+    """A comma, or a semicolon as many spreadsheets write: what makes all rows as wide as the names.
+
+    If both do it is the one that makes more columns, and if none does the one that fits more rows.
+    """
+    widths = {mark: len(_named(next(parsed(mark, False), []))) for mark in ",;"}
+    marks = [mark for mark, width in widths.items() if width > 1] or [*widths]
+    if len(marks) == 1:
+        return marks[0]
+    found = dict[str, tuple[bool, int]]()
+    for mark, width in widths.items():
+        fits = list[bool]()
+        try:
+            fits.extend(not row or _fits(row, width) for row in parsed(mark, True))
+        except csv.Error:
+            fits.append(False)
+        found[mark] = all(fits), width if all(fits) else sum(fits)
+    if found[","] == found[";"] and found[","][0] and widths[","] > 1:
+        raise InputError(
+            f"{path}: commas part all rows into {widths[',']} cells, and so do semicolons; put "
+            "quotes around names and cells that hold one of them."
+        )
+    return max(found, key=found.__getitem__)
+
+
+def _header(path: Path, cells: list[str]) -> list[str]:
+    """Names of the columns of a CSV."""
+    cells = _named(cells)
     names = _names(path, cells)
     # Of a file without names the first record would be lost.
     if not names or (len(names) == 1 and re.fullmatch(r"[\[(]?[-+\d].*", names[0])):
@@ -304,7 +374,7 @@ def _jsonl(path: Path, columns: Columns) -> Table:
         return dict(zip(_names(path, [k for k, _ in pairs]), [v for _, v in pairs], strict=True))
 
     rows, blank = list[dict[str, Any]](), 0
-    with path.open(encoding="utf-8-sig") as file:
+    with io.TextIOWrapper(io.BytesIO(_body(path)), encoding="utf-8-sig") as file:
         for number, line in enumerate(file, 1):
             if not line.strip():
                 blank = blank or number
@@ -346,7 +416,7 @@ def _npz(path: Path, columns: Columns) -> Table:
         )
     # Numbers become Python's, of which each has one text; days would become numbers.
     plain = {n: a.ndim == 1 and a.dtype.kind in "biufSU" for n, a in arrays.items()}
-    return Table(path, {n: a.tolist() if plain[n] else list(a) for n, a in arrays.items()})
+    return Table(path, {n: cells_of(a) if plain[n] else list(a) for n, a in arrays.items()})
 
 
 def _parquet(path: Path, columns: Columns) -> Table:
@@ -369,9 +439,12 @@ def _part(file: Path, beside: dict[str, str | None], columns: Columns) -> Cells:
         # Arrays take a fourth of the memory of lists.
         list(column.to_numpy())
         if types.is_list(column.type) and types.is_floating(column.type.value_type)
-        else column.to_pylist()
+        else cells_of(column)
         for column in table.columns
     ]
+    own = {name_of(name): cells for name, cells in zip(table.column_names, values, strict=True)}
+    for name in beside.keys() & own.keys():
+        _check_agrees(file, name, own[name], beside.pop(name))
     names = _names(file, [*table.column_names, *beside])
     for name, column in zip(names, table.schema, strict=False):
         # Periods lie there as numbers; whoever knows them not reads numbers.
@@ -384,6 +457,21 @@ def _part(file: Path, beside: dict[str, str | None], columns: Columns) -> Cells:
             )
     values += [[value] * table.num_rows for value in beside.values()]
     return dict(zip(names, values, strict=True))
+
+
+def _check_agrees(file: Path, name: str, cells: Iterable[Any], value: str | None) -> None:
+    """Raise an InputError unless a column holds what the name of its folder says."""
+    for number, cell in enumerate(cells, 1):
+        lacks = cell is None or (cell != cell) is True
+        if lacks or value is None:
+            agrees = lacks and value is None
+        else:
+            agrees = value == str(cell) or spelled(value) == spelled(cell)
+        if not agrees:
+            raise InputError(
+                f"{file}: the folder says what {name} is, and row {number} holds something else in "
+                "this column; correct one of them, or leave the column out."
+            )
 
 
 READERS: dict[str, Callable[[Path, Columns], Table]] = {

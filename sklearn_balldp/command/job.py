@@ -27,13 +27,14 @@ from ..heads.plan import Plan
 from ..mechanisms import DescentBound, GradientPerturbation, MeanGradient
 from ..mechanisms import Records as ArrayRecords
 from ..privacy.release import Release
+from ..publish.columns import HiddenColumns
 from ..radius import RadiusPolicy
 from ..text import appearance, one_line, trimmed
-from .columns import check_apart, declared_in, radius_of
+from .columns import change_of, check_apart, declared_in
 from .files import SHOWN, Columns
 from .options import CANDIDATES, EDITS, HEADS, HIDDEN_EDITS, InputError
 from .public import of_classes, read_public
-from .records import Records, aligned, read, tell_cut
+from .records import Records, aligned, read, tell_cut, unlike_declared
 
 #: Width of the rows of the command's encoder of images.
 IMAGE_WIDTH = 512
@@ -63,6 +64,7 @@ class Job:
     #: About how long the records will take to be embedded; None where it was not measured.
     seconds: float | None
     seconds_of_steps: float  # about how long the steps of the fit will take, after that
+    change: Any = None  # of a table: the change of a record that is declared to be hidden
 
     def rows(self, X: Any) -> NDArray[Any]:
         """Rows as the head sees them."""
@@ -70,20 +72,22 @@ class Job:
         return np.asarray(X if isinstance(self.step, TableEncoder) else self.step.transform(X))
 
 
-def prepare(options: argparse.Namespace, tried: Callable[[Release], None] | None = None) -> Job:
+def prepare(options: argparse.Namespace, tried: Callable[..., None] | None = None) -> Job:
     """Read the files, and plan the fit; an InputError if a file or an option is invalid.
 
-    ``tried`` may refuse what the fit would release, if possible before any record is embedded.
+    ``tried`` may refuse what the fit would release, if possible before any record is embedded. It
+    is told how far apart rows of a table are at most.
     """
     # What options alone decide is refused before a file is read.
-    params, table = _params(options), None
+    params, table, change = _params(options), None, None
     if options.columns is not None:
         table = declared_in(options.columns)
         check_apart(options.columns, table, options.label, options.owner)
     if table is None or options.hide is None:
         radius = _radius(options)
     else:
-        radius = radius_of(table, options.hide)
+        change = change_of(table, options.hide)
+        radius = table.radius(change)
     columns = Columns(
         options.text, options.image, options.embedding, options.label, options.owner, table
     )
@@ -100,7 +104,7 @@ def prepare(options: argparse.Namespace, tried: Callable[[Release], None] | None
     step, seconds = table or _step(columns.kind, options), None
     embeds = columns.kind in ("text", "image")
     if table is not None:
-        _check_table(options.columns, records)
+        _check_table(options.columns, table, records)
         width, params["encoder"] = records.X.shape[1], table.identity
         params["domain"] = "sphere"
     elif not embeds:
@@ -129,7 +133,8 @@ def prepare(options: argparse.Namespace, tried: Callable[[Release], None] | None
     def planned(width: int) -> Plan:
         plan = head.plan(len(records.X), width, **labels, **records.groups)
         if tried is not None:
-            tried(plan.release)
+            reach = None if table is None else HiddenColumns(plan.release, table, change).reach
+            tried(plan.release, reach)
         return plan
 
     if embeds and options.command == "train":
@@ -141,11 +146,11 @@ def prepare(options: argparse.Namespace, tried: Callable[[Release], None] | None
         head.set_params(encoder=step.identity)
     assert width is not None
     plan = planned(width)
-    # The forecast by public records takes the same steps.
-    n_fits = 1 if public is None else 2
+    # The forecast by public records takes the same steps twice, with noise and without.
+    n_fits = 1 if public is None else 3
     of_steps = n_fits * seconds_of_steps(plan.release)
     column = None if table is not None else columns.content
-    return Job(head, column, step, records, public, plan, seconds, of_steps)
+    return Job(head, column, step, records, public, plan, seconds, of_steps, change)
 
 
 # -- options --------------------------------------------------------------------------------------
@@ -221,15 +226,10 @@ def _params(options: argparse.Namespace) -> dict[str, Any]:
 # -- what makes rows ------------------------------------------------------------------------------
 
 
-def _check_table(path: Path, records: Records) -> None:
+def _check_table(path: Path, encoder: TableEncoder, records: Records) -> None:
     """Notes for the owner's terminal alone, as they tell of private records."""
     n, width = records.X.shape
-    notes = [
-        f"most cells of {name} are not as declared: is it misspelt, or in other units?"
-        for name, (outside, missing) in records.counts.items()
-        if outside > (n - missing) / 2
-    ]
-    notes += records.odd
+    notes = [*unlike_declared(encoder, records.counts, n), *records.odd]
     if width * _RECORDS_PER_CELL > n:
         notes.append(
             f"{width:,} cells are many for {n:,} records, and noise goes into each: delete columns "

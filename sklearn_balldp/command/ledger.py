@@ -2,6 +2,7 @@
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 from .._parameters import Epsilon, in_range
 from ..accounting import PrivacyAccountant, Total
@@ -11,12 +12,14 @@ from .options import InputError
 
 
 class Account:
-    """The ledger of one run; a new one is made once the promise of the fit is known."""
+    """The ledger of one run; a new one is made once it is sure that there will be a fit."""
 
     def __init__(self, path: Path, limit: float | None, accountant: PrivacyAccountant | None):
         self._path, self._limit, self.accountant = path, limit, accountant
-        self._made = False
-        #: Any distance, in the ledger's metric; 0 until a fit was tried.
+        #: Terms of a new ledger, and what there is to say of it, once a fit was planned.
+        self._terms: dict[str, Any] = {}
+        self.state = ""
+        # Any distance, in the ledger's metric.
         self._full = 0.0
 
     @classmethod
@@ -52,37 +55,35 @@ class Account:
             )
         return cls(path, limit, accountant)
 
-    def check(self, release: Release) -> None:
-        """Refuse a planned release that the ledger would; make a new ledger for it, and say so."""
-        first, self._full = self._full == 0.0, release.full_radius
-        if self.accountant is None:
+    def check(self, release: Release, reach: float | None = None) -> None:
+        """Refuse a planned release that the ledger would; nothing is counted, and no file made.
+
+        No two of its rows are further apart than the ``reach`` (by default, than any two rows).
+        """
+        self._full, trial = reach or release.full_radius, self.accountant
+        if trial is None:
             names = ("delta", "radius", "labels", "unit")
-            terms = {name: getattr(release, name) for name in names} | {"limit": self._limit}
-            # What its own limit refuses leaves no file.
-            trial = PrivacyAccountant(**terms)
-            trial.ledger.check(release)
-            self.accountant, self._made = PrivacyAccountant(self._path, **terms), True
+            self._terms = {n: getattr(release, n) for n in names} | {"limit": self._limit}
+            trial = PrivacyAccountant(**self._terms)
             state = "is new, without a limit (--limit EPSILON sets one)"
             if self._limit is not None:
                 within = self._within(release.unit, release.radius)
                 state = f"is new; its limit is epsilon {self._limit:g} {within}"
-        elif first:
-            total = self.accountant.total()
+        else:
+            total = trial.total()
             state = f"holds {total.n_releases} release(s), epsilon {self._spent(total)}"
-        self.accountant.ledger.check(release)
-        if first:
-            print(f"Ledger    {self._path} {state}", flush=True)
-            counted = self.accountant.radius or self._full
-            if release.radius < counted:
-                cost = release.guarantee(counted).epsilon
-                print(
-                    f"          there this fit counts as epsilon {rounded(cost, 4, UP)}", flush=True
-                )
+        trial.ledger.check(release)
+        counted = trial.radius or self._full
+        if release.radius < counted:
+            cost = rounded(release.guarantee(counted).epsilon, 4, UP)
+            state += f"\n          there this fit counts as epsilon {cost}"
+        self.state = f"Ledger    {self._path} {state}"
 
-    def withdraw(self) -> None:
-        """Remove a ledger that this run made, and that has counted nothing."""
-        if self._made and self.accountant is not None and not self.accountant.records:
-            self._path.unlink()
+    def begun(self) -> PrivacyAccountant:
+        """The accountant of the fit: the file is made, if it is missing."""
+        if self.accountant is None:
+            self.accountant = PrivacyAccountant(self._path, **self._terms)
+        return self.accountant
 
     def __str__(self) -> str:
         """What was spent, at the radius of the ledger and at any distance."""

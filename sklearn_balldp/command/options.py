@@ -5,11 +5,10 @@ import difflib
 import os
 import re
 import sys
-import tempfile
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from .._version import __version__
 from ..pointers import unfetched
 from ..verdicts import CANNOT_CHECK, FAIL, PASS, WEAK
 
@@ -59,8 +58,8 @@ class InputError(ValueError):
 
 def of_demo(parser: argparse.ArgumentParser) -> None:
     """Options of demo."""
-    folder = "folder to make, or an empty one (default: balldp-demo)"
-    parser.add_argument("--out", type=Path, default=Path("balldp-demo"), metavar="DIR", help=folder)
+    folder = "folder to make, or an empty one (default: balldp-demo, or balldp-demo-table)"
+    parser.add_argument("--out", type=Path, metavar="DIR", help=folder)
     table = "the same on a table of columns, which scikit-learn brings"
     parser.add_argument("--table", action="store_true", help=table)
 
@@ -125,7 +124,7 @@ def of_train(parser: argparse.ArgumentParser) -> None:
     add("--limit", type=float, metavar="EPSILON", help=limit)
     steps = "the same folder with the noisy steps, for you alone, to test the noise later"
     add("--keep-transcript", type=Path, metavar="DIR", help=steps)
-    anyway = "train even where the plan says that every class may be lost in the noise"
+    anyway = "train even where the plan says that every class is likely lost in the noise"
     add("--anyway", action="store_true", help=anyway)
 
 
@@ -159,6 +158,8 @@ def of_predict(parser: argparse.ArgumentParser) -> None:
     column = "column of the records (default: the one that train was told, or the only one)"
     add(*kinds, dest="column", help=column)
     add("--out", type=Path, help="CSV to write (default: the terminal)")
+    strict = "write nothing if most cells of a column are not as declared, or a row tells nothing"
+    add("--strict", action="store_true", help=strict)
     weights = "weights that you trust (default: installed ones of the record's name and digest)"
     add("--encoder", metavar="NAME|FOLDER", help=weights)
     add("--cache", type=Path, metavar="DIR", help="keep embeddings there")
@@ -196,9 +197,10 @@ def parsed(arguments: list[str] | None) -> argparse.Namespace:
     parser = _Parser(
         prog="balldp",
         description="Train a classifier on private tables, texts or images, and publish it with a "
-        "proof of what it hides.",
+        "record of what it hides, which anyone can check against the model.",
         allow_abbrev=False,
     )
+    parser.add_argument("--version", action="version", version=f"balldp {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     parsers: dict[str, _Parser] = {}
     for name, (help_, add_options) in COMMANDS.items():
@@ -268,7 +270,7 @@ def check_files(options: argparse.Namespace) -> None:
     """Raise an InputError for a file that cannot be written, or is not there to be read."""
     given = vars(options)
     if options.command == "predict" and options.out is not None:
-        check_new(options.out, "--out")
+        check_new(options.out)
         if options.out.suffix.lower() not in (".csv", ".tsv"):
             raise InputError(f"--out {options.out} must end in .csv or .tsv.")
     for name in _READ:
@@ -288,21 +290,12 @@ def prints(options: argparse.Namespace) -> bool:
     return options.command in ("plan", "verify", "columns")
 
 
-def check_new(file: Path, option: str) -> None:
+def check_new(out: Path) -> None:
     """An error unless a new file can be written there: before anything is computed."""
-    if file.exists() or file.is_symlink():
-        raise InputError(f"{option} {file} exists; name another file.")
-    if not (file.parent.is_dir() and os.access(file.parent, os.W_OK)):
-        raise InputError(f"{option} {file}: {file.parent} is no folder that can be written to.")
-
-
-@contextmanager
-def new_file(path: Path) -> Iterator[Path]:
-    """A file to write beside this one, whose place it takes if nothing fails."""
-    with tempfile.TemporaryDirectory(prefix=f".{path.name}-", dir=path.parent) as folder:
-        part = Path(folder, path.name)
-        yield part
-        os.rename(part, path)
+    if out.exists() or out.is_symlink():
+        raise InputError(f"--out {out} exists; name another file.")
+    if not (out.parent.is_dir() and os.access(out.parent, os.W_OK)):
+        raise InputError(f"--out {out}: {out.parent} is no folder that can be written to.")
 
 
 def in_options(message: str) -> str:

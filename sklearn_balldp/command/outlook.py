@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from ..encoders import TableEncoder
 from ..encoders.base import BaseEncoder
-from ..heads.plan import AT_RISK, LOST
+from ..heads.plan import AT_RISK, LOST, risks
 from ..privacy.release import Release
 from ..publish.card import NOTHING_HIDDEN, candidates_of, down
 from ..publish.columns import HiddenColumns
@@ -16,6 +16,7 @@ from ..text import one_line, percent
 from .job import Job
 from .options import CANDIDATES
 from .public import foretold
+from .records import Records
 
 _MAX_AT_RISK = 10
 #: Seconds that are not worth a word.
@@ -38,7 +39,7 @@ def describe(job: Job) -> str:
         lines.append(f"Owners    {release.n_units:,}; all records of one are hidden together")
     table = None
     if isinstance(job.step, TableEncoder):
-        table = HiddenColumns(release, job.step)
+        table = HiddenColumns(release, job.step, job.change)
         lines += _of_columns(job, table)
     anywhere = release.radius >= (2.0 if table is None else table.reach)
     distance = "any distance" if anywhere else down(release.radius)
@@ -62,7 +63,7 @@ def _of_columns(job: Job, table: HiddenColumns) -> list[str]:
     """Cells that are not as declared, and how far each column may change unseen."""
     lines = [f"Columns   {len(job.records.counts)} in {job.records.X.shape[1]:,} cells"]
     for name, (outside, missing) in job.records.counts.items():
-        odd = {"not as declared (clipped, or spread)": outside, "missing": missing}
+        odd = {"not as declared (beyond the bounds, or unknown)": outside, "missing": missing}
         shown = ", ".join(f"{number:,} {what}" for what, number in odd.items() if number)
         lines += [f"{_BELOW}{one_line(name, 60)}: {shown}"] if shown else []
     if table.rows:
@@ -96,10 +97,10 @@ def _time(job: Job) -> list[str]:
     return [f"Time      {max(total, 1)} min or less {shown}"]
 
 
-def all_at_risk(job: Job) -> bool:
-    """Whether every class may be lost in the noise."""
+def all_lost(job: Job) -> bool:
+    """Whether every class is likely lost in the noise."""
     ratios = job.plan.class_signal_to_noise
-    return bool(ratios) and max(ratios) < AT_RISK
+    return bool(ratios) and max(ratios) < LOST
 
 
 def _at_risk(job: Job) -> list[str]:
@@ -109,7 +110,7 @@ def _at_risk(job: Job) -> list[str]:
         return []
     names = np.unique(np.asarray(job.records.y))
     order = [i for i in np.argsort(ratios).tolist() if ratios[i] < AT_RISK]
-    lines = [f"At risk   {len(order)} of {len(ratios)} classes may be lost in the noise"]
+    lines = [f"At risk   {risks(ratios)}"]
     for i in order[:_MAX_AT_RISK]:
         word = "likely lost" if ratios[i] < LOST else "at risk"
         lines.append(
@@ -135,6 +136,12 @@ def foretell(job: Job) -> NDArray[np.floating] | None:
     return rows
 
 
+def baseline(public: Records) -> float:
+    """Share of the largest class: the accuracy of whoever always names it."""
+    counts = np.unique(np.asarray(public.y), return_counts=True)[1]
+    return float(counts.max() / counts.sum())
+
+
 def warning(job: Job, score: float | None) -> str | None:
     """What speaks against publishing a model: public numbers, and its score on public records."""
     if job.plan.release.guarantee().advantage > NOTHING_HIDDEN:
@@ -142,8 +149,7 @@ def warning(job: Job, score: float | None) -> str | None:
     ratios = job.plan.class_signal_to_noise or (max(job.plan.signal_to_noise, default=math.inf),)
     lost = sum(ratio < LOST for ratio in ratios) > len(ratios) / 2
     if score is not None and job.public is not None:
-        counts = np.unique(np.asarray(job.public.y), return_counts=True)[1]
-        lost = lost or bool(score <= counts.max() / counts.sum())
+        lost = lost or score <= baseline(job.public)
     if not lost:
         return None
     return (

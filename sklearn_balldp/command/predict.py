@@ -1,7 +1,6 @@
 """``balldp predict``: labels of new records, by a model from a folder."""
 
 import argparse
-import contextlib
 import csv
 import io
 import json
@@ -9,7 +8,9 @@ import re
 import sys
 import warnings
 from dataclasses import replace
+from decimal import Decimal
 from itertools import chain
+from numbers import Real
 from pathlib import Path
 from typing import Any
 from unicodedata import category
@@ -18,15 +19,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..encoder_name import same_encoder
-from ..encoders import SentenceEncoder
+from ..encoders import SentenceEncoder, TableEncoder
 from ..encoders.named import installed
 from ..encoders.weights import DEFAULT, PACKAGE
 from ..pipelines import ModelParts, parts_of
 from ..publish.model import Published, loaded
 from ..publish.steps import encoder_for
 from ..text import one_line
+from ..writing import write_new
 from .files import Columns, Table
-from .options import InputError, new_file
+from .options import InputError
 from .records import new_records, tell_cut, text_of
 
 #: Columns that are added.
@@ -49,17 +51,20 @@ def predict(options: argparse.Namespace) -> None:
     for _, step in parts.steps:
         if isinstance(step, SentenceEncoder):
             tell_cut(path, X, step)
+    mark = decimal_of(parts.steps[0][1]) if published.kind == "tables" else "."
     if published.kind == "tables":
         parts = replace(parts, steps=parts.steps[1:])
     labels, best = _predicted(parts, X)
     columns = {
-        name: [cell_of(cell, path, name, i) for i, cell in enumerate(cells, 1)]
+        name: [cell_of(cell, path, name, i, mark) for i, cell in enumerate(cells, 1)]
         for name, cells in table.cells.items()
         if name not in left
     }
     columns[LABEL] = [*map(_shown, labels)]
     if best is not None:
-        columns[PROBABILITY] = [str(round(float(share), 4)) for share in best]
+        columns[PROBABILITY] = [
+            cell_of(round(float(share), 4), path, PROBABILITY, 0, mark) for share in best
+        ]
     _write(out, table, columns)
     print(
         f"Labelled  {len(X):,} record{'s' if len(X) > 1 else ''}"
@@ -70,8 +75,14 @@ def predict(options: argparse.Namespace) -> None:
     )
 
 
-def cell_of(cell: Any, path: Path, name: str, row: int) -> str:
-    """A cell as a CSV holds it."""
+def decimal_of(encoder: TableEncoder) -> str:
+    """The decimal mark of a table, if one of its columns declares any."""
+    declared = (own for _, own in encoder.to_dict()["columns"] if isinstance(own, dict))
+    return next((own["decimal"] for own in declared if "decimal" in own), ".")
+
+
+def cell_of(cell: Any, path: Path, name: str, row: int, mark: str = ".") -> str:
+    """A cell as a CSV holds it, with this decimal mark."""
     if isinstance(cell, np.ndarray):
         cell = cell.tolist()
     if isinstance(cell, (list, dict)):
@@ -79,7 +90,7 @@ def cell_of(cell: Any, path: Path, name: str, row: int) -> str:
     if isinstance(cell, (str, bytes)) or cell is None or (cell != cell) is True:
         plain = isinstance(cell, str) and cell.isascii()
         return cell if plain else text_of(cell, path, name, row) or ""
-    return str(cell)
+    return str(cell).replace(".", mark) if isinstance(cell, (Real, Decimal)) else str(cell)
 
 
 def _write(out: Path | None, table: Table, columns: dict[str, list[str]]) -> None:
@@ -87,18 +98,20 @@ def _write(out: Path | None, table: Table, columns: dict[str, list[str]]) -> Non
     mark = table.separator
     if out is not None and (out.suffix.lower() == ".tsv") != (mark == "\t"):
         mark = "\t" if out.suffix.lower() == ".tsv" else ","
-    with contextlib.ExitStack() as stack:
-        file = sys.stdout
-        if out is not None:
-            part = stack.enter_context(new_file(out))
-            file = stack.enter_context(part.open("w", newline="", encoding="utf-8"))
-        # Excel reads UTF-8 by the mark alone; a terminal would show it.
-        file.write("\ufeff" if table.marked and not file.isatty() else "")
-        for line in chain([columns], zip(*columns.values(), strict=True)):
-            # Every kind of line end within a cell is quoted.
-            buffer = io.StringIO()
-            csv.writer(buffer, delimiter=mark).writerow(line)
-            file.write(buffer.getvalue().removesuffix("\r\n") + "\n")
+    # Excel reads UTF-8 by the mark alone; a terminal would show it.
+    lines = ["\ufeff" if table.marked and (out is not None or not sys.stdout.isatty()) else ""]
+    for line in chain([columns], zip(*columns.values(), strict=True)):
+        # Every kind of line end within a cell is quoted.
+        buffer = io.StringIO()
+        csv.writer(buffer, delimiter=mark).writerow(line)
+        lines += buffer.getvalue().removesuffix("\r\n"), "\n"
+    if out is None:
+        sys.stdout.writelines(lines)
+        return
+    try:
+        write_new(out, "".join(lines).encode())
+    except FileExistsError:
+        raise InputError(f"--out {out} exists; name another file.") from None
 
 
 def _named(columns: list[str]) -> str:
@@ -113,12 +126,14 @@ def _records(
     """A table, its records and its columns of embeddings."""
     if published.kind == "tables":
         # A row that is refused is named by its place in the whole file.
-        return new_records(options.file, Columns(table=published.pipeline()[0]), alone=False)
+        columns = Columns(table=published.pipeline()[0])
+        return new_records(options.file, columns, alone=False, strict=options.strict)
     kind = {"texts": "text", "images": "image", "rows": "embedding"}[published.kind]
     named: dict[str, Any] = {kind: options.column or published.column or kind}
     columns = Columns(**named)
     try:
-        return new_records(options.file, columns, alone=options.column is None)
+        alone = options.column is None
+        return new_records(options.file, columns, alone=alone, strict=options.strict)
     except InputError as error:
         if kind != "embedding":
             raise
@@ -156,7 +171,7 @@ def opened(folder: str, encoder: str | None, cache: Path | None = None) -> tuple
     try:
         published = Published.read(folder)
     except ValueError as error:
-        raise InputError(f"model={folder!r}: {error}") from None
+        raise InputError(f"{folder}: {error}") from None
     published.check()
     step, name = published.encoder, published.record.encoder
     if encoder is not None:

@@ -18,9 +18,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..encoders import SentenceEncoder, TableEncoder
+from ..encoders import SentenceEncoder, TableEncoder, UnknownCellsWarning
 from ..encoders.tables import MISSING, Counts, spelled
 from ..text import appearance, label_key, one_line, spelling, trimmed
+from .columns import otherwise_written
 from .files import Cells, Columns, Picture, Table, name_of, rows_in_words, table_of
 from .options import InputError
 
@@ -35,7 +36,7 @@ _GROUPED = re.compile(r"\s*[-+]?\d{1,3}\.\d{3}\s*")
 _SHORT = 64
 # Spellings of a missing number, and types of cells that can be numbers.
 _NOTHING = {"", "na", "n/a", "nan", "null", "none"}
-_OF_NUMBERS = {str, int, float, Decimal, type(None)}
+_OF_NUMBERS = {str, int, float, np.float16, np.float32, Decimal, type(None)}
 
 
 @dataclass(frozen=True)
@@ -114,6 +115,17 @@ def declared_cells(table: Table, encoder: TableEncoder) -> Cells:
     return {name: table.cells[name_of(name)] for name in encoder.columns}
 
 
+def unlike_declared(encoder: TableEncoder, counts: dict[str, Counts], n: int) -> Iterator[str]:
+    """Columns of which most cells tell a model nothing, for the terminal of the file's owner."""
+    for name in encoder.mostly_unknown(counts, n):
+        outside, missing = counts[name]
+        absent = f", and {missing:,} are missing" if missing else ""
+        yield (
+            f"most cells of {one_line(name, 60)} are not as declared ({encoder.examples[name]}): "
+            f"{outside:,} of {n:,}{absent}. Are they spelt otherwise, or in other units?"
+        )
+
+
 def _odd(table: Table, encoder: TableEncoder) -> Iterator[str]:
     """What of a table may be meant otherwise than it is read."""
     for name, declared in encoder.columns.items():
@@ -158,10 +170,13 @@ def _owners(names: list[str], kept: list[int], path: Path, column: str) -> NDArr
     return np.array(owners)
 
 
-def new_records(path: Path, columns: Columns, *, alone: bool) -> tuple[Table, list[Any], list[str]]:
+def new_records(
+    path: Path, columns: Columns, *, alone: bool, strict: bool
+) -> tuple[Table, list[Any], list[str]]:
     """A table, contents of its rows, and its columns of embeddings.
 
-    ``alone`` says that a column of another name is meant if it is the only one.
+    ``alone`` says that a column of another name is meant if it is the only one; ``strict`` that
+    what a model can say little of is an error, and no note.
     """
     table = table_of(path, columns)
     if alone and len(table.cells) == 1 and columns.content not in table.cells:
@@ -176,6 +191,17 @@ def new_records(path: Path, columns: Columns, *, alone: bool) -> tuple[Table, li
     if absent and columns.text is None:
         rows = rows_in_words(absent)
         raise InputError(f"{path}: no finite {columns.kind} in {rows}; leave such rows out.")
+    notes = list[str]()
+    if columns.table is not None:
+        cells = declared_cells(table, columns.table)
+        notes += unlike_declared(columns.table, columns.table.counts(cells), len(table))
+        absent = (columns.table.unknown_rows(cells) + 1).tolist()
+    if absent:
+        notes.append(f"nothing is known of {rows_in_words(absent)}: all such get one answer.")
+    if notes and strict:
+        raise InputError(f"{path}: {' '.join(notes)}")
+    for note in notes:
+        warnings.warn(f"{path}: {note}", stacklevel=3)
     own = _content_columns(table, columns) if columns.kind == "embedding" else []
     beside = [name for name, cells in table.cells.items() if name not in own and _is_long(cells)]
     return table, ["" if content is None else content for content in contents], [*own, *beside]
@@ -214,12 +240,24 @@ def contents_of(table: Table, columns: Columns) -> list[Any]:
                     f"{path}: {columns.content} in row {number} holds more or fewer numbers than "
                     "above; the cells are no lists of one length."
                 )
+        if width == 1:
+            raise InputError(
+                f"{path}: {columns.content} holds one number for each record, which of norm one "
+                "are all alike; numbers of a table are for --columns."
+            )
         return [None if row is None or not np.isfinite(row).all() else row for row in rows]
     if columns.table is not None:
         try:
-            return [*columns.table.transform(declared_cells(table, columns.table))]
+            with warnings.catch_warnings():
+                # The owner is told with the numbers of cells.
+                warnings.simplefilter("ignore", UnknownCellsWarning)
+                return [*columns.table.transform(declared_cells(table, columns.table))]
         except ValueError as error:
-            raise InputError(f"{path}: {str(error).removeprefix('X: ')}") from None
+            said = str(error).removeprefix("X: ")
+            for name, found in declared_cells(table, columns.table).items():
+                if f"column {name!r} " in said and isinstance(columns.table.columns[name], list):
+                    said += "".join(f" {name}: {told}." for told in otherwise_written(found))
+            raise InputError(f"{path}: {said}") from None
     texts = [text_of(c, path, names[0], i) for i, c in enumerate(table.cells[names[0]], 1)]
     if columns.kind == "text":
         return texts
@@ -255,9 +293,9 @@ def _content_columns(table: Table, columns: Columns) -> list[str]:
         if name not in table.cells:
             # Others are not shown: a file without a header has records there.
             near = difflib.get_close_matches(name, table.cells, 1, 0.7)
-            hint = f" among its {len(table.cells)}; the first line must name them"
+            hint = f" among its {len(table.cells)}; the first line must name them."
             hint = f"; did you mean {one_line(near[0], 60)!r}?" if near else hint
-            raise InputError(f"{path}: no column {name!r}{hint}.")
+            raise InputError(f"{path}: no column {name!r}{hint}")
     return names
 
 

@@ -1,79 +1,115 @@
 """``balldp train``: from a file of private records to a folder to publish."""
 
 import argparse
+import contextlib
 import shlex
+import tempfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from sklearn.pipeline import Pipeline
 
 from ..progress import shown
-from ..publish import save
-from ..publish.files import check_new
+from ..publish.files import README
+from ..publish.saving import write_model
+from ..writing import new_folder
 from .job import prepare
 from .ledger import Account
 from .options import InputError
-from .outlook import all_at_risk, describe, foretell, warning
+from .outlook import all_lost, baseline, describe, foretell, warning
 
 
 def train(options: argparse.Namespace) -> None:
     """Plan, fit, and write the folder."""
-    _check_places(options.out, options.keep_transcript)
-    account = Account.opened(options)
-    job = prepare(options, None if account is None else account.check)
-    print(describe(job), flush=True)
-    if all_at_risk(job) and not options.anyway:
-        if account is not None:
-            account.withdraw()
-        raise InputError(
-            "every class may be lost in the noise: more records, a larger epsilon or a smaller "
-            "radius help; nothing was fitted or charged, and --anyway trains all the same."
-        )
-    accountant = None if account is None else account.accountant
-    options.begun = accountant, 0 if accountant is None else accountant.total().n_releases
-    with shown(True):
-        # Before any noise is drawn: what is wrong with public records ends the run here.
-        public = foretell(job)
-        rows = job.rows(job.records.X)
-    job.head.set_params(accountant=accountant)
-    job.head.fit(rows, job.records.y, **job.records.groups)
-    model = Pipeline([("rows", job.step), ("head", job.head)])
-    folder = save(model, options.out, column=job.column)
-    options.written = True
-    score = None
-    if job.public is not None and public is not None:
-        score = float(np.mean(job.head.predict(public) == job.public.y))
-        print(f"Measured  accuracy {score:.3f} on {len(job.public.X):,} public records")
-    size = sum(path.stat().st_size for path in folder.iterdir())
-    print(f"Wrote     {folder} ({size / 1e6:.1f} MB)")
-    if account is not None:
-        print(account)
-    if options.keep_transcript is not None:
-        place = save(model, options.keep_transcript, transcript=True, column=job.column)
-        given = ["--private", str(options.file), "--label", options.label]
+    _check_places(options)
+    out, steps = options.out, options.keep_transcript
+    with (
+        contextlib.nullcontext()
+        if steps is None
+        else new_folder(steps, "keep_transcript", private=True) as kept
+    ):
+        with new_folder(out) as new:
+            account = Account.opened(options)
+            job = prepare(options, None if account is None else account.check)
+            print(describe(job), flush=True)
+            if account is not None:
+                print(account.state, flush=True)
+            if all_lost(job) and not options.anyway:
+                raise InputError(
+                    "every class is likely lost in the noise: more records, a larger epsilon or a "
+                    "smaller radius help; nothing was fitted or charged, and --anyway trains all "
+                    "the same."
+                )
+            accountant = None if account is None else account.begun()
+            options.begun = accountant, 0 if accountant is None else accountant.total().n_releases
+            with shown(True):
+                # Before any noise is drawn: what is wrong with public records ends the run here.
+                public = foretell(job)
+                rows = job.rows(job.records.X)
+            job.head.set_params(accountant=accountant)
+            job.head.fit(rows, job.records.y, **job.records.groups)
+            model = Pipeline([("rows", job.step), ("head", job.head)])
+            named = {"column": job.column, "change": job.change}
+            _write(model, new, out, named)
+        options.written = True
+        score = None
+        if job.public is not None and public is not None:
+            score = float(np.mean(job.head.predict(public) == job.public.y))
+            largest = baseline(job.public)
+            print(
+                f"Measured  accuracy {score:.3f} on {len(job.public.X):,} public records, of which "
+                f"{largest:.3f} are of the largest class"
+            )
+        print(f"Wrote     {out} ({_in_bytes(sum(path.stat().st_size for path in out.iterdir()))})")
+        if kept is not None:
+            write_model(model, kept, transcript=True, **named)
+    if kept is not None:
+        given = [steps, "--private", options.file, "--label", options.label]
         given += [] if options.owner is None else ["--owner", options.owner]
         print(
-            f"          {place}, with the noisy steps, for you alone: balldp verify {place} "
-            f"{shlex.join(given)}"
+            f"          {steps}, with the noisy steps, for you alone: balldp verify "
+            f"{shlex.join(map(str, given))}"
         )
+    if account is not None:
+        print(account)
     odd = warning(job, score)
     print(
-        f"Warning   {odd}" if odd else f"Next      balldp verify {folder}; hf upload NAME {folder}"
+        f"Warning   {odd}"
+        if odd
+        else f"Next      fill in {out / README}; balldp verify {out}; hf upload NAME {out}"
     )
 
 
-def _check_places(out: Path, transcript: Path | None) -> None:
-    """An error unless both folders can be made, before a record is read."""
-    check_new(out)
-    if transcript is None:
+def _write(model: Any, new: Path, out: Path, named: dict[str, Any]) -> None:
+    """Write a model that was paid for; where its disk does not take it, elsewhere."""
+    try:
+        write_model(model, new, **named)
         return
-    check_new(transcript, "keep_transcript")
-    one, other = out.absolute(), transcript.absolute()
-    if one == other or one in other.parents or other in one.parents:
-        raise InputError(
-            f"--keep-transcript {transcript} and --out {out} must lie beside each other: whoever "
-            "receives the model would get both."
-        )
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+    other = Path(tempfile.mkdtemp(prefix="balldp-"))
+    write_model(model, other, **named)
+    raise InputError(f"--out {out} cannot be filled ({reason}): the model lies in {other}.")
+
+
+def _in_bytes(size: int) -> str:
+    return f"{size / 1e6:.1f} MB" if size >= 1e5 else f"{size / 1e3:.0f} kB"
+
+
+def _check_places(options: argparse.Namespace) -> None:
+    """An error, before a record is read, unless what is private lies apart from a new folder."""
+    names = ("out", "keep_transcript", "ledger", "cache")
+    given = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
+    for folder in given.keys() & {"out", "keep_transcript"}:
+        for name in given.keys() - {folder}:
+            own, other = given[folder].resolve(), given[name].resolve()
+            if own in (other, *other.parents):
+                one, two = (f"--{n.replace('_', '-')} {given[n]}" for n in (name, folder))
+                raise InputError(
+                    f"{one} and {two} must lie beside each other: whoever receives the model would "
+                    "get both."
+                )
 
 
 def interrupted(options: argparse.Namespace) -> str:

@@ -21,9 +21,11 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin
 from sklearn.utils import Tags
 
 from .._parameters import check_whole
+from .._validation import raise_alone
 from ..datasets import unit_rows
 from ..pipelines import Stateless
 from ..progress import bar
+from ..writing import own_file
 
 Rows = NDArray[np.float32]
 # Records after which embeddings are written to the cache.
@@ -55,7 +57,9 @@ class _Cache:
     def _open(self) -> Iterator[sqlite3.Connection]:
         """A connection; whatever is wrong with the file is a ValueError with the remedy."""
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
+            # As private as the records, and so its owner's alone.
+            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            own_file(self._path)
             # Threads and processes share the file; every statement commits by itself.
             base = sqlite3.connect(self._path, timeout=60.0, isolation_level=None)
             with contextlib.closing(base):
@@ -63,7 +67,7 @@ class _Cache:
             return
         except (sqlite3.Error, OSError) as error:
             reason = str(error)
-        raise self._unusable(reason)
+        raise_alone(self._unusable(reason))
 
     def _unusable(self, reason: str) -> ValueError:
         return ValueError(

@@ -10,10 +10,12 @@ import hashlib
 import json
 import math
 import re
+import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import date
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,10 +23,12 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import Tags
 
 from .._parameters import check_positive, check_whole
+from .._validation import caller_level
 from ..pipelines import Stateless
-from ..text import trimmed
+from ..text import listed, one_line, trimmed
+from .cells import as_double, cells_of, column_of, doubles_of, spelled, value_of
 
-#: What stands for no value, unless it is declared as a category.
+#: Texts that are no value among numbers and days; among categories and codes they are texts.
 MISSING = frozenset(("", "na", "n/a", "nan", "nat", "null", "none", "<na>", "?"))
 #: Most cells of one column, and most columns.
 MOST_CELLS, MOST_COLUMNS = 4096, 4096
@@ -32,15 +36,30 @@ MOST_CELLS, MOST_COLUMNS = 4096, 4096
 _ROUNDING = 1.2e-7
 # Rows that are filled together fit into a processor's cache.
 _PART = 2**16
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]?inf(inity)?", re.ASCII | re.I)
-_WORDS = {**dict.fromkeys(MISSING, math.nan), "true": 1.0, "false": 0.0}
-_WHOLE = re.compile(r"-?(0|[1-9]\d*)\.0", re.ASCII)
-# Cells that are equal, and of one of these types, have one spelling.
+# Knots are further apart than this share of their size, and than this.
+_CLOSE, _LEAST = 2.0**-30, 1e-300
+# Of fewer records a warning would tell of one of them.
+_FEW = 10
+# Categories of a column that are shown.
+_SHOWN = 10
+_WORDS = {**dict.fromkeys(MISSING, math.nan), "inf": math.inf, "infinity": math.inf}
+_WORDS |= {sign + word: float(f"{sign}inf") for word in ("inf", "infinity") for sign in "+-"}
+# Cells of these types that are equal, and of one of them, have one value.
 _PLAIN = {str, int, float, bool, type(None), np.float16, np.float32, np.float64}
+#: How dates are written where nothing else is declared.
+ISO = "%Y-%m-%d"
 _DAY = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
-_TIME = re.compile(
-    r"([ T]([01]\d|2[0-3]):[0-5]\d(:[0-5]\d([.,]\d+)?)?( ?Z|[+-]\d\d(:?\d\d)?)?)?", re.ASCII
-)
+# Offsets had seconds before there were time zones.
+_OFFSET = r"( ?Z|[+-]\d\d(:?\d\d(:?\d\d(\.\d+)?)?)?)?"
+_TIME = rf"([ T]([01]\d|2[0-3]):[0-5]\d(:[0-5]\d([.,]\d+)?)?{_OFFSET})?"
+
+
+class UnknownCellsWarning(UserWarning):
+    """Most cells of a column are not as declared, so that a model learns or says little by it."""
+
+
+class _UnreadCell(ValueError):
+    """Why a cell is refused, in words that fit any cell."""
 
 
 class Counts(NamedTuple):
@@ -51,31 +70,43 @@ class Counts(NamedTuple):
     missing: int
 
 
-def _text(cell: Any) -> str:
-    """A cell as text, in Unicode's composed form, without what is not seen at its ends."""
-    several = not isinstance(cell, (str, bytes)) and isinstance(cell, Collection)
-    # Otherwise its text may tell an order or a place in memory.
-    if several or type(cell).__repr__ is object.__repr__:
-        raise TypeError
-    text = cell.decode() if isinstance(cell, bytes) else str(cell)
-    return text.strip() if text.isascii() else trimmed(text)
+@lru_cache
+def dates_of(form: str) -> Callable[[str], date]:
+    """What reads texts of days in a form such as %d.%m.%Y; a time behind it is cut off."""
+    between = re.split("%([dmY])", form)
+    marks, codes = between[::2], between[1::2]
+    apart = form == "%Y%m%d" or all(marks[1:-1])
+    if sorted(codes) != ["Y", "d", "m"] or re.search(r"[\d%]", "".join(marks)) or not apart:
+        raise ValueError(
+            f"format={form!r} must hold %d, %m and %Y, with a mark between them, as %d.%m.%Y does."
+        )
+    day = "".join(
+        re.escape(mark) + (rf"(?P<{code}>\d{{{4 if code == 'Y' else '1,2'}}})" if code else "")
+        for mark, code in zip(marks, [*codes, ""], strict=True)
+    )
+    if form in (ISO, "%Y%m%d"):
+        day = day.replace("1,2", "2")
+    pattern = re.compile(day + _TIME, re.ASCII)
+
+    def read(text: str) -> date:
+        parts = pattern.fullmatch(text)
+        if parts is None:
+            raise ValueError
+        return date(int(parts["Y"]), int(parts["m"]), int(parts["d"]))
+
+    return read
 
 
-def spelled(cell: Any) -> str:
-    """One text for one value: 1, 1.0 and "1.0" are the same; so are True, "True" and "TRUE"."""
-    text = _text(cell)
-    if text.lower() in ("true", "false"):
-        return text.lower()
-    if isinstance(cell, (float, np.floating)) and float(cell).is_integer():
-        return str(int(cell))
-    # Whole numbers in a column with gaps are written so.
-    return str(int(text[:-2])) if _WHOLE.fullmatch(text) else text
+_iso = dates_of(ISO)
 
 
-def _day(text: str) -> float:
-    if not _DAY.fullmatch(text):
-        raise ValueError
-    return float(np.datetime64(text, "D").astype(int))
+def _quoted(name: str) -> str:
+    """The name of a column before an equals sign: in quotes where it has one itself."""
+    return json.dumps(name, ensure_ascii=False) if "=" in name or name[0] == '"' else name
+
+
+def _number_of_day(day: date) -> float:
+    return float(day.toordinal() - date(1970, 1, 1).toordinal())
 
 
 class _Read(dict[Any, float]):
@@ -107,6 +138,20 @@ class _Column(ABC):
     def write(self, block: NDArray[np.float32], places: NDArray[np.float64], scale: float) -> None:
         """Entries of cells that are there."""
 
+    @property
+    @abstractmethod
+    def example(self) -> str:
+        """What it may hold, in a few words."""
+
+    def counts(self, places: NDArray[np.float64]) -> Counts:
+        """How many cells are not as declared, and how many are missing."""
+        return Counts(int(self.outside(places).sum()), int(np.isnan(places).sum()))
+
+    def is_odd(self, counts: Counts, n: int) -> bool:
+        """Whether most of n cells, or of those that are there, are not as declared."""
+        missing = 0 if self.has_cell else counts.missing
+        return 2 * counts.outside > n - counts.missing or 2 * (counts.outside + missing) > n
+
     @abstractmethod
     def names(self) -> list[str]:
         """What its cells stand for, but for missing values."""
@@ -133,23 +178,23 @@ class _Column(ABC):
 
     def places(self, X: Any) -> NDArray[np.float64]:
         """Where the cells of a column fall."""
-        cells = _cells(X, self.name)
-        if isinstance(cells, np.ndarray):
-            if type(self) is _Numbers:
-                return cells.astype(np.float64)
-            cells = cells.tolist()
-        types, found = {*map(type, cells)}, list[float]()
-        plain = (cell if type(cell) in _PLAIN else _text(cell) for cell in cells)
-        # Each distinct cell is read once, unless cells of two types may be equal: True is 1.
-        one_type = len((types & _PLAIN) - {str, type(None)}) < 2
-        read = _Read(self.read).__getitem__ if one_type else self.read
-        with contextlib.suppress(Exception):
-            found.extend(map(read, cells if types <= _PLAIN else plain))
-        if len(found) < len(cells):
+        column = column_of(X, self.name)
+        numbers = doubles_of(column) if type(self) is _Numbers else None
+        if numbers is not None:
+            return numbers
+        # Equal cells are read once, but for those of another type: True is 1, and no number.
+        known = {kind: _Read(self.read).__getitem__ for kind in _PLAIN}
+        found, reason = list[float](), ""
+        try:
+            found.extend(known.get(type(cell), self.read)(cell) for cell in cells_of(column))
+        except _UnreadCell as error:
+            reason = str(error)
+        except Exception:
+            reason = f"is no {self.what}; correct it, or leave it empty."
+        if reason:
             # Outside of the handler: an error's context may quote the cell, which is private.
             raise ValueError(
-                f"X: the cell of column {self.name!r} in row {len(found) + 1} is no {self.what}; "
-                "correct it, or leave it empty."
+                f"X: the cell of column {self.name!r} in row {len(found) + 1} {reason}"
             )
         return np.array(found, dtype=np.float64)
 
@@ -168,18 +213,32 @@ class _Numbers(_Column):
 
     what = "number such as 1.5"
 
-    def __init__(self, name: str, knots: NDArray[np.float64], has_cell: bool) -> None:
+    def __init__(
+        self, name: str, knots: NDArray[np.float64], has_cell: bool, decimal: str = ""
+    ) -> None:
         super().__init__(name, len(knots), has_cell, knots[0], knots[-1])
-        with np.errstate(all="ignore"):
-            steps = np.diff(knots)
-            self.knots, self.step = knots, float(steps.min())
-            self.rises = self.step > 0.0 and bool(np.isfinite([*steps, 1.0 / self.step]).all())
+        if decimal not in ("", ".", ","):
+            raise ValueError(f"columns[{name!r}]: decimal={decimal!r} must be ',' or '.'.")
+        self.knots, self.decimal = knots, decimal
+        self.what = f"number such as 1{decimal or '.'}5"
+        size, steps = np.abs(knots).max(), np.diff(knots)
+        self.step = float(steps.min())
+        # Doubles tell numbers apart by a share of their size: so much further apart two cells come.
+        self.rounding = float(np.spacing(size))
+        if self.step < max(_CLOSE * size, _LEAST):
+            raise ValueError(
+                f"columns[{name!r}]: knots must be at least 2^-30 of the largest one apart, and "
+                f"{_LEAST}, as closer numbers are not told apart; subtract what they have in "
+                "common."
+            )
 
     def read(self, cell: Any) -> float:
-        if isinstance(cell, (int, float, np.floating)):
-            return float(cell)
-        text = _text(cell)
-        return float(text) if _NUMBER.fullmatch(text) else _WORDS[text.lower()]
+        if type(cell) is float:
+            return cell  # most are, and a double is its own value
+        value = value_of(cell, self.decimal)
+        if isinstance(value, str):
+            return _WORDS[value.lower()]
+        return math.nan if value is None else as_double(value)  # type: ignore[arg-type]
 
     def write(self, block: NDArray[np.float32], places: NDArray[np.float64], scale: float) -> None:
         u = np.interp(places, self.knots, np.arange(self.n_values))
@@ -191,30 +250,48 @@ class _Numbers(_Column):
         if amount is None:
             return 2.0
         check_positive(f"change[{self.name!r}]", amount, " or None (any value)")
-        return 4.0 * math.sin(0.25 * math.pi * min(float(amount) / self.step, 1.0)) ** 2
+        amount = float(amount) + self.rounding
+        return 4.0 * math.sin(0.25 * math.pi * min(amount / self.step, 1.0)) ** 2
 
     def within(self, square: float) -> float:
-        return self.step * 4.0 / math.pi * math.asin(0.5 * math.sqrt(square))
+        amount = self.step * 4.0 / math.pi * math.asin(0.5 * math.sqrt(square))
+        return max(amount - self.rounding, 0.0)
 
     def names(self) -> list[str]:
-        return [spelled(knot) for knot in self.knots.tolist()]
+        return [str(plain_declaration(knot)) for knot in self.knots.tolist()]
+
+    @property
+    def example(self) -> str:
+        names = self.names()
+        return f"{names[0]} to {names[-1]}"
 
 
 class _Days(_Numbers):
     """Numbers that count days."""
 
-    what = "date such as 2000-12-31"
+    def __init__(
+        self, name: str, knots: NDArray[np.float64], has_cell: bool, format: str = ISO
+    ) -> None:
+        super().__init__(name, knots, has_cell)
+        try:
+            self.day_of = dates_of(str(format))
+        except ValueError as error:
+            raise ValueError(f"columns[{name!r}]: {error}") from None
+        self.what = f"date such as {date(2000, 12, 31).strftime(format)}"
 
     def read(self, cell: Any) -> float:
-        text = _text(cell)
-        if text.lower() in MISSING:
-            return math.nan
-        if not _TIME.fullmatch(text[10:]):
+        value = value_of(cell)
+        if isinstance(value, float):
             raise ValueError
-        return _day(text[:10])
+        if value is None or (isinstance(value, str) and value.lower() in MISSING):
+            return math.nan
+        # A day of digits alone is a number to readers of tables.
+        return _number_of_day(value if isinstance(value, date) else self.day_of(str(value)))
 
     def names(self) -> list[str]:
-        return [str(np.datetime64(round(knot), "D")) for knot in self.knots.tolist()]
+        days = [str(np.datetime64(round(knot), "D")) for knot in self.knots.tolist()]
+        seconds = (np.datetime64(round(knot * 86400), "s") for knot in self.knots.tolist())
+        return days if len({*days}) == len(days) else [*map(str, seconds)]
 
 
 class _Categories(_Column):
@@ -227,13 +304,17 @@ class _Categories(_Column):
         super().__init__(name, n_values, has_cell, 0.0, n_values)
 
     def read(self, cell: Any) -> float:
-        text = spelled(cell)
-        if text in self.places_of:
-            return self.places_of[text]
-        if text.lower() in MISSING:
+        value = value_of(cell)
+        if value is None:
             return math.nan
+        if isinstance(value, float) and not value % 1.0 > 0.0:
+            raise _UnreadCell(
+                "is a float too large to be told from its neighbours, and may have been another "
+                "number: read the column as text (in pandas: dtype=str)."
+            )
+        text = spelled(value)
         if self.places_of:
-            return -1.0
+            return self.places_of.get(text, -1.0)
         digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
         return float(int.from_bytes(digest, "big") % self.n_values)
 
@@ -243,88 +324,71 @@ class _Categories(_Column):
     def write(self, block: NDArray[np.float32], places: NDArray[np.float64], scale: float) -> None:
         block[np.arange(len(block)), places.astype(np.intp)] = scale
 
+    @property
+    def example(self) -> str:
+        return listed([*self.places_of], _SHOWN) or f"codes, in {self.n_values:,} cells"
+
     def names(self) -> list[str]:
         return [*self.places_of] or [str(i) for i in range(self.n_values)]
 
 
 def plain_declaration(declared: Any) -> Any:
     """What a column was declared to hold, as JSON has it, where a value has one spelling."""
-    declared = declared.tolist() if isinstance(declared, (np.ndarray, np.generic)) else declared
+    if isinstance(declared, Mapping):
+        return {str(key): plain_declaration(own) for key, own in declared.items()}
+    if isinstance(declared, np.ndarray) and declared.ndim == 1:
+        declared = [*cells_of(declared)]
     if isinstance(declared, (list, tuple)):
         return [plain_declaration(value) for value in declared]
-    if isinstance(declared, bool):
-        return spelled(declared)
     if isinstance(declared, float) and declared.is_integer():
         return int(declared)
-    if isinstance(declared, str):
-        return _text(declared)
-    return declared.isoformat()[:10] if isinstance(declared, date) else declared
+    if isinstance(declared, (str, bool, np.bool_, date, np.datetime64)):
+        return spelled(declared)
+    if isinstance(declared, (int, float, np.number)):
+        return value_of(declared)
+    return declared
+
+
+def held(declared: Any) -> Any:
+    """Of a plain declaration what the column may hold, without how its cells are written."""
+    return declared["holds"] if isinstance(declared, dict) else declared
 
 
 def _column(name: str, declared: Any, knots: int) -> _Column:
     """The column of a declaration; what it holds decides, so that Python, TOML and JSON agree."""
     declared = plain_declaration(declared)
+    written = dict(declared) if isinstance(declared, dict) else {"holds": declared}
+    declared = written.pop("holds", None)
     if declared == []:
         raise ValueError(
             f"columns[{name!r}]=[] is not filled in: say what it may hold, from what is known of "
             "the world and not from the records."
         )
-    if type(declared) is int and 2 <= declared <= MOST_CELLS:
+    if type(declared) is int and 2 <= declared <= MOST_CELLS and not written:
         return _Categories(name, declared)
     if isinstance(declared, list) and len(declared) <= MOST_CELLS:
         # An empty text among them gives missing values a cell of their own.
         values, has_cell = [v for v in declared if v != ""], "" in declared
         numbers = all(type(v) in (int, float) and abs(v) <= 1e300 for v in values)
         texts = all(type(v) is str for v in values)
-        days = texts and all(map(_DAY.fullmatch, values))
-        if len(values) > 1 and (numbers or days):
-            with contextlib.suppress(ValueError):  # no day of the calendar
-                ends = values if numbers else [_day(v) for v in values]
-                marks = np.array(ends if len(ends) > 2 else np.linspace(*ends, knots), np.float64)
-                made = (_Numbers if numbers else _Days)(name, marks, has_cell)
-                if made.rises:
-                    return made
-        elif texts and len(values) > 0 and len(values) + has_cell > 1:
+        days = texts and len(values) > 1 and all(map(_DAY.fullmatch, values))
+        ends, option = [*values] if numbers else [], "decimal" if numbers else "format"
+        with contextlib.suppress(ValueError):  # no day of the calendar
+            ends = [_number_of_day(_iso(v)) for v in values] if days else ends
+        if len(ends) > 1 and {*written} <= {option}:
+            marks = np.array(ends if len(ends) > 2 else np.linspace(*ends, knots), np.float64)
+            if (np.diff(marks) > 0.0).all():
+                return (_Numbers if numbers else _Days)(name, marks, has_cell, **written)
+        elif texts and not days and len(values) > 0 and len(values) + has_cell > 1 and not written:
             categories = _Categories(name, values, has_cell)
             if len(categories.places_of) == len(values):
                 return categories
     raise ValueError(
         f"columns[{name!r}] must be two bounds or more knots that rise, two texts or more that "
-        "differ, dates such as 2000-12-31 that rise, or a whole number of cells for codes from 2 "
-        f"to {MOST_CELLS}."
+        "differ (7, 7.0 and 07 do not), dates such as 2000-12-31 that rise, or a whole number of "
+        f"cells for codes from 2 to {MOST_CELLS}; or a mapping with one of these as holds, and "
+        "decimal or format."
     )
-
-
-def _cells(X: Any, name: str) -> Any:
-    """A column by its name, as a list; as an array where it holds numbers alone."""
-    rows = isinstance(X, (list, tuple)) and all(isinstance(row, Mapping) for row in X)
-    named = hasattr(X, "__getitem__") and not (isinstance(X, np.ndarray) and X.dtype.names is None)
-    if not (rows or named):
-        raise ValueError(
-            "X must hold its columns by name: pass a table of pandas, polars or pyarrow, a mapping "
-            "from names to columns, or a list of mappings."
-        )
-    column = None
-    with contextlib.suppress(Exception):  # each library has its own
-        known = rows and (not X or any(name in row for row in X))
-        column = [row.get(name) for row in X] if known else X[name]
-    if column is None:
-        raise ValueError(f"X has no column {name!r}, which is declared.")
-    if not isinstance(column, (list, tuple)):
-        if isinstance(column, np.ma.MaskedArray):
-            column = column.tolist()  # an array would forget which are masked
-        elif hasattr(column, "to_pylist") and not hasattr(column, "iloc"):
-            column = column.to_pylist()
-        else:
-            column = np.asarray(column)
-    if isinstance(column, np.ndarray):
-        if column.ndim != 1:
-            raise ValueError(f"X has no single column {name!r}: pass one value for each record.")
-        if column.dtype.kind == "M":
-            # In days: a time of day is cut off.
-            return [str(day) for day in column.astype("datetime64[D]")]
-        return column if column.dtype.kind in "iuf" else column.tolist()
-    return column
 
 
 @dataclass(eq=False, repr=False)
@@ -335,7 +399,8 @@ class TableEncoder(Stateless):
     one row, and how far any change of a record moves its row is known beforehand (:meth:`radius`).
     A linear head over the rows is an additive model of the columns. Give it ``domain="sphere"``.
     A table ``X`` is one of pandas, polars or pyarrow, a mapping from names to columns, or a list of
-    mappings. Columns are found by name; others are not looked at.
+    mappings. Columns are found by name; others are not looked at. A cell says the same in each of
+    them, and whatever the other cells are: numbers are compared by value, also as texts.
 
     Parameters
     ----------
@@ -347,6 +412,8 @@ class TableEncoder(Stateless):
           clipped. More numbers that rise are the knots themselves;
         * texts are categories (``True`` and ``False`` are texts too);
         * a whole number is how many cells codes are hashed into, as those of diagnoses or places;
+        * a mapping holds one of these as ``holds``, and how texts write it: ``decimal=","`` for
+          numbers such as 1.234,5, or ``format="%d.%m.%Y"`` for dates such as 31.12.2024;
         * an empty text ``""`` in a list gives missing values a cell of their own. Without it they
           are spread evenly over the column's cells, as unknown values always are.
     knots : int, default=4
@@ -406,9 +473,10 @@ class TableEncoder(Stateless):
 
         Pass ``encoder=encoder.identity`` to the head, so that its record names the declaration. A
         ValueError names column and row of a cell that is not of its column's kind, and never quotes
-        it.
+        it. An :class:`UnknownCellsWarning` names columns of which most cells are not as declared.
         """
         parts, places = self._places(X)
+        self._warn_of_unknown(parts, places)
         ends = np.cumsum([0, *(part.width for part in parts)])
         rows = np.zeros((len(places[0]), ends[-1]), dtype=np.float32)
         for first in range(0, len(rows), _PART):
@@ -430,10 +498,41 @@ class TableEncoder(Stateless):
         These numbers are private: they are for whoever owns the records, and nothing that is
         published holds them.
         """
-        return {
-            part.name: Counts(int(part.outside(own).sum()), int(np.isnan(own).sum()))
-            for part, own in zip(*self._places(X), strict=True)
-        }
+        return {part.name: part.counts(own) for part, own in zip(*self._places(X), strict=True)}
+
+    def mostly_unknown(self, counts: Mapping[str, Counts], n_samples: int) -> list[str]:
+        """Columns of which most cells are not as declared, or missing, by :meth:`counts`.
+
+        Missing cells of a column that declares them are as declared.
+        """
+        return [p.name for p in self._parts() if p.is_odd(counts[p.name], n_samples)]
+
+    def unknown_rows(self, X: Any) -> NDArray[np.intp]:
+        """Places of records of which no cell is known, from 0: each is missing, or no category.
+
+        They are private.
+        """
+        absent = [part.absent(own) for part, own in zip(*self._places(X), strict=True)]
+        return np.flatnonzero(np.logical_and.reduce(absent))
+
+    @property
+    def examples(self) -> dict[str, str]:
+        """What each column was declared to hold, in a few words, for a message."""
+        return {part.name: part.example for part in self._parts()}
+
+    def _warn_of_unknown(self, parts: list[_Column], places: list[NDArray[np.float64]]) -> None:
+        n = len(places[0])
+        pairs = zip(parts, places, strict=True)
+        odd = [part for part, own in pairs if n >= _FEW and part.is_odd(part.counts(own), n)]
+        if odd:
+            shown = "; ".join(f"{one_line(p.name, 60)} (declared: {p.example})" for p in odd[:5])
+            more = f"; and {len(odd) - 5} more" if len(odd) > 5 else ""
+            warnings.warn(
+                f"X: most cells of these columns are not as declared, or missing: {shown}{more}. "
+                "Are they spelt otherwise, or in other units?",
+                UnknownCellsWarning,
+                stacklevel=caller_level(),
+            )
 
     def radius(self, change: Any) -> float:
         """The smallest radius that hides a change of a record.
@@ -454,7 +553,8 @@ class TableEncoder(Stateless):
         if isinstance(change, Mapping):
             if not change or {*change} - {*self.columns}:
                 raise ValueError(
-                    f"change={change!r} must name declared columns: {', '.join(self.columns)}."
+                    f"change={change!r} must name declared columns: "
+                    f"{', '.join(map(repr, self.columns))}."
                 )
             square = sum(part.square(change[part.name]) for part in parts if part.name in change)
         else:
@@ -481,10 +581,11 @@ class TableEncoder(Stateless):
     def get_feature_names_out(self, input_features: ArrayLike | None = None) -> NDArray[Any]:
         """Names ``column=value`` of knots, categories and codes, and ``column=`` of missing values.
 
-        They follow from the declaration, and not from ``input_features``.
+        They follow from the declaration, and not from ``input_features``. A column whose name has
+        an equals sign is in quotes, as in JSON.
         """
         names = [
-            f"{part.name}={value}"
+            f"{_quoted(part.name)}={value}"
             for part in self._parts()
             for value in [*part.names(), *[""] * part.has_cell]
         ]

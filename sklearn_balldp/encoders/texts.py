@@ -13,6 +13,7 @@ from sklearn.utils import Tags
 from .._parameters import check_whole
 from ..encoder_name import name_of_weights
 from .base import BaseEncoder, Rows, device_of, require
+from .cells import check_computed
 from .weights import DEFAULT, DEFAULT_WIDTH, PACKAGE, digest_of, located
 
 _ONE_COLUMN = "X must be one-dimensional: one text a record; select its column."
@@ -26,8 +27,7 @@ def _one_column(X: Any) -> Any:
         raise ValueError("X is a mapping: select one column of it, X[COLUMN].")
     if isinstance(X, Iterator):
         raise ValueError("X is a generator, which can be read once only: pass list(X).")
-    if hasattr(X, "collect") and not hasattr(X, "shape"):
-        raise ValueError("X is a table that was not computed; pass X.collect().")
+    check_computed(X)
     columns = None
     if hasattr(X, "get_columns"):
         # A table of polars, which has no number of dimensions.

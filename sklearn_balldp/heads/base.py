@@ -26,7 +26,7 @@ from .._parameters import (
     check_positive,
     check_whole,
 )
-from .._validation import all_finite, all_or_nothing, validated
+from .._validation import all_finite, all_or_nothing, complete_labels, validated
 from ..accounting.accountant import check_accountant
 from ..adjacency import DOMAINS, METRICS
 from ..losses import Array
@@ -272,7 +272,7 @@ class BaseBallDPClassifier(Head, ClassifierMixin, BaseEstimator, metaclass=ABCMe
             Class labels.
         X_public : array-like of shape (n_public, n_features), optional
             Public rows that a :class:`.RadiusPolicy` chooses the radius from: reference rows for
-            ``source="reference"``, rows before an edit for ``source="edits"``. Not used otherwise.
+            ``source="reference"``, rows before an edit for ``source="edits"``. Refused otherwise.
         y_public : array-like of shape (n_public,), optional
             The labels of the reference rows; for ``source="edits"`` the rows after the edit, of
             shape (n_public, n_features). The record then has no share of records: a policy that was
@@ -302,9 +302,16 @@ class BaseBallDPClassifier(Head, ClassifierMixin, BaseEstimator, metaclass=ABCMe
             self.classes_ = labels.classes
             weights = self._weights(len(rows), labels, groups)
             radius = known_radius(self)
+            chooses = radius is None and self._policy.source in PUBLIC_SOURCES
+            if not chooses and not (X_public is None and y_public is None):
+                raise ValueError(
+                    "X_public and y_public are for a RadiusPolicy that chooses the radius from "
+                    "public rows, and this radius comes from elsewhere: leave them out, or pass "
+                    "radius=RadiusPolicy()."
+                )
             if radius is None:
                 pair = rows, targets
-                if self._policy.source in PUBLIC_SOURCES:
+                if chooses:
                     pair = self._public_rows(X_public, y_public, self.classes_)
                 radius = choose_radius(
                     self._policy,

@@ -12,9 +12,9 @@ from ..privacy.problem import Problem
 from ..privacy.release import Release
 from ..text import one_line
 
-#: Signal to noise of a class below which its recall was near zero on benchmark data, and below
-#: which it was less than without noise.
-LOST, AT_RISK = 0.5, 2.0
+#: Signal to noise below which most classes lose more than half of their recall, and above which
+#: hardly one does: ``benchmarks/lost.py`` measures both.
+LOST, AT_RISK = 0.5, 1.0
 #: Classes that are printed.
 SHOWN = 10
 
@@ -38,9 +38,9 @@ class Plan:
         one's own.
     class_signal_to_noise : tuple of float
         For each class, what its records can at most move of all released values, over the length of
-        the noise in its share of them. Below :data:`LOST` classes were hardly ever predicted on
-        benchmark data, above :data:`AT_RISK` they mostly were. Empty where labels are protected,
-        and for mechanisms of one's own.
+        the noise in its share of them. Below :data:`LOST` most classes lost more than half of their
+        recall on benchmark data, above :data:`AT_RISK` hardly one did. Empty where labels are
+        protected, and for mechanisms of one's own.
     """
 
     release: Release
@@ -95,14 +95,16 @@ class Plan:
             risk = "" if ratio >= AT_RISK else risk
             lines.append(f"  {names[code]:>{width}}   {counts[code]:>7}   {ratio:.3g}{risk}")
         if len(ratios) > SHOWN:
-            below = sum(ratio < AT_RISK for ratio in ratios)
-            lines.append(
-                f"  of {len(ratios)} classes, those most at risk; below {AT_RISK:g} are {below}, "
-                f"and the largest is {max(ratios):.3g}"
-            )
+            lines.append(f"  {risks(ratios)}; shown are the first {SHOWN}")
         return lines
 
     __repr__ = __str__
+
+
+def risks(ratios: Sequence[float]) -> str:
+    """How many classes are likely lost in the noise, and how many more are at risk, in words."""
+    lost, below = (sum(ratio < limit for ratio in ratios) for limit in (LOST, AT_RISK))
+    return f"{lost} of {len(ratios)} classes likely lost in the noise, {below - lost} more at risk"
 
 
 def plan_of(release: Release, classes: Sequence[Any], class_counts: tuple[int, ...] | None) -> Plan:

@@ -82,8 +82,6 @@ class DescentBound(Bound):
     rows of every norm.
     """
 
-    what: ClassVar[str] = "noise on the gradients of a descent"
-    parts: ClassVar[str] = "steps"
     has_transcript: ClassVar[bool] = True
 
     sigma: float = 0.0
@@ -95,6 +93,19 @@ class DescentBound(Bound):
     constant: float = 0.0
     start: Sums | None = None
     least_reach: float = 1.0
+
+    @property
+    def what(self) -> str:  # type: ignore[override]
+        """What was released: sums, gradients, or both."""
+        if self.start is None:
+            return "noise on the gradients of a descent"
+        sums = "noise on the sum of all rows" if self.start.pooled else self.start.what
+        return f"{sums}, and on the gradients of a descent from them" if self.n_steps else sums
+
+    @property
+    def parts(self) -> str:  # type: ignore[override]
+        """What the numbers of its noise are of."""
+        return self.start.parts if self.start is not None and self.n_steps == 0 else "steps"
 
     @property
     def whitened(self) -> bool:

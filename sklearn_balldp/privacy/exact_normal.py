@@ -52,9 +52,10 @@ def rounded_normal(size: int, entropy: Entropy = os.urandom) -> NDArray[np.float
     threads = 1
     if several:
         # Whoever only reads a record needs none of it.
-        from joblib import effective_n_jobs
+        from joblib import cpu_count
 
-        threads = min(4, int(effective_n_jobs(-1)))
+        # Not effective_n_jobs, which warns in workers of multiprocessing.
+        threads = min(4, cpu_count())
     if threads == 1:
         _fill(deviates, entropy)
         return deviates

@@ -2,7 +2,12 @@
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
+from numpy.typing import ArrayLike
+
+from .._parameters import Share, check_number
 from .gaussian import delta_from_mu, gaussian_power
 
 
@@ -60,16 +65,27 @@ class Guarantee:
         up = math.nextafter(math.erf(mu / math.sqrt(8.0)) * (1.0 + 2.0**-50), math.inf)
         return min(1.0, up) if mu > 0.0 else 0.0
 
-    def tpr(self, fpr: float) -> float:
+    def tpr(self, fpr: ArrayLike) -> Any:
         """Largest true-positive rate of such an attacker at a false-positive rate ``fpr``.
 
-        Phi(Phi^-1(fpr) + mu), as in :meth:`certificate`.
+        Phi(Phi^-1(fpr) + mu), as in :meth:`certificate`. Rates of an array are the trade-off curve
+        of the release (an ROC that no attacker exceeds), of the same shape.
         """
-        return self.certificate(fpr)
+        return self._power("fpr (a rate of false positives)", fpr)
 
-    def certificate(self, kappa: float) -> float:
+    def certificate(self, kappa: ArrayLike) -> Any:
         """Upper bound on the success of an informed attack, for a best blind guess of ``kappa``.
 
-        This is the direct Gaussian bound, rounded up.
+        This is the direct Gaussian bound, rounded up; of an array of guesses one for each.
         """
-        return gaussian_power(kappa, self.mu)
+        return self._power("kappa (a blind guess: 1/10 for ten candidates)", kappa)
+
+    def _power(self, name: str, levels: ArrayLike) -> Any:
+        """The bound at one level, or at each of an array's."""
+        if np.ndim(levels) > 0:
+            table = np.asarray(levels)
+            bounds = [self._power(name, level) for level in table.ravel().tolist()]
+            return np.array(bounds, dtype=np.float64).reshape(table.shape)
+        level: Any = levels.item() if isinstance(levels, np.ndarray) else levels
+        check_number(name, level, Share)
+        return gaussian_power(level, self.mu)

@@ -1,13 +1,13 @@
 """Public numbers of a fit: all that a promise, a bound and a record rest on, held once."""
 
 from dataclasses import dataclass, field
-from functools import cached_property
 from operator import attrgetter
 from typing import Annotated, Any
 
 import numpy as np
 from msgspec import Meta
 
+from .._cached import cached_property
 from .._parameters import (
     MAX_CLASSES,
     Classes,

@@ -3,13 +3,14 @@
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
-from functools import cached_property
 from operator import attrgetter
 from typing import Annotated, Any
 
 import numpy as np
 from msgspec import Meta
+from numpy.typing import ArrayLike
 
+from .._cached import cached_property
 from .._parameters import Epsilon, Inside, check_whole, one_of
 from .._version import __version__
 from ..adjacency import METRICS
@@ -282,8 +283,12 @@ class Release:
         return Guarantee(float(radius), mu, epsilon, self.delta, *kept)
 
     def certificate(
-        self, kappa: float, radius: float | None = None, labels: str | None = None, records: int = 1
-    ) -> float:
+        self,
+        kappa: ArrayLike,
+        radius: float | None = None,
+        labels: str | None = None,
+        records: int = 1,
+    ) -> Any:
         """Upper bound on the probability that any attacker names the true record.
 
         The attacker knows all other records, and holds a list of candidates that lie within
@@ -297,7 +302,7 @@ class Release:
         Euclidean radius changes nothing. With labels protected no radius above the declared one
         does either (for several ``records``, or a person with several, if the candidates have one
         label). ``labels`` are "public" for candidates of one label. The bound is the direct
-        Gaussian one, ``Phi(Phi^-1(kappa) + mu)``.
+        Gaussian one, ``Phi(Phi^-1(kappa) + mu)``; of an array of guesses one for each.
 
         Raises
         ------

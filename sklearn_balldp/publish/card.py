@@ -15,7 +15,7 @@ from ..pipelines import parts_of
 from ..privacy.noise import EXACT_SAMPLER, SEEDED_SAMPLER
 from ..privacy.release import Release
 from ..text import DOWN, one_line, percent, rounded
-from .columns import HiddenColumns
+from .columns import Change, HiddenColumns
 from .steps import Step, step_of
 from .words import assumptions, hidden_edits, up, vouched_for, weights_in_words
 
@@ -56,7 +56,7 @@ def down(value: float) -> str:
     return rounded(value, 3, DOWN)
 
 
-def card(model: Any, audit: Any = None) -> Card:
+def card(model: Any, audit: Any = None, change: Any = None) -> Card:
     """What a release promises, in plain words.
 
     Parameters
@@ -67,6 +67,9 @@ def card(model: Any, audit: Any = None) -> Card:
     audit : ReconstructionAuditor or None, default=None
         Adds the results of a fitted audit. They depend on private records, and the card says that
         this part is not for publication.
+    change : int, mapping or None, default=None
+        Of a Pipeline that begins with a :class:`.TableEncoder`: the change of a record that its
+        radius was declared for, as :func:`.save` takes it.
 
     Returns
     -------
@@ -103,7 +106,7 @@ def card(model: Any, audit: Any = None) -> Card:
             f"got {type(model).__name__}."
         )
     steps = {name: step for name, live in parts.steps if (step := step_of(live)) is not None}
-    return card_text(release, steps, matches(release, model), audit, parts.beyond_rows)
+    return card_text(release, steps, matches(release, model), audit, parts.beyond_rows, change)
 
 
 def card_text(
@@ -112,12 +115,16 @@ def card_text(
     same: bool | None = None,
     audit: Any = None,
     beyond_rows: str = "",
+    change: Change = None,
 ) -> Card:
     """The card of a release, of the steps before its head, and of parameters that are the same.
 
     What is None is not at hand. ``beyond_rows`` names steps that may map a row by others.
     """
-    table = HiddenColumns.of(release, steps)
+    table = HiddenColumns.of(release, steps, change)
+    fault = None if table is None else table.fault
+    if fault is not None:
+        raise ValueError(f"change={change!r}: {fault}; leave it out, or name what it hides.")
     w, guarantee = _words(release, steps, table), release.guarantee()
     moved = f"steps before the head: {beyond_rows}, so that one record may have moved all rows"
     beyond = [moved] if beyond_rows else []
@@ -171,10 +178,11 @@ version is named when it was the other.
 ## Other releases from the same records
 
 Each further model from the same records weakens the promise. mu measures the loss: this model \
-has mu = {up(guarantee.mu)} at {w["distance"]}. Models add up at one common distance, such \
-as the last column of their tables, and not each at its own: if the mu of each there was fixed \
-beforehand, all together have mu = sqrt(mu1^2 + mu2^2 + ...) there, for what each of them hides. \
-Choosing the best of several models by scores on private records is a release of its own.
+has mu = {up(guarantee.mu)} at {w["distance"]}. To add up several models, take the mu of \
+each at one and the same distance: the last column of their tables has it. Together they have \
+mu = sqrt(mu1^2 + mu2^2 + ...) at that distance, and hide what each of them hides. This holds if \
+the mu of each was fixed before the first model was seen. Choosing the best of several models by \
+scores on private records is a release of its own.
 {_measured(audit)}
 ## Where it comes from
 
@@ -193,7 +201,7 @@ def _words(
         hidden = "Hidden: whether the records of one person were swapped for others, each for "
     hidden += f"{_other(release, table, f'at most {radius} away ({_meaning(release)})')}."
     if table is not None:
-        hidden = f"Hidden: {table}."
+        hidden = f"Hidden: {table.shown(marked)}."
     condition = ""
     if seeded:
         hidden = f"Not private, because of the seed. {hidden.replace(':', ' without it:', 1)}"
@@ -240,14 +248,14 @@ def _words(
     }
 
 
-def _reach(release: Release, table: HiddenColumns | None) -> float:
+def reach_of(release: Release, table: HiddenColumns | None) -> float:
     """A radius that no two rows exceed."""
     return release.full_radius if table is None else table.reach
 
 
 def _at_any_distance(release: Release, table: HiddenColumns | None) -> bool:
     """Whether no two rows are further apart than the radius."""
-    return bool(release.radius >= _reach(release, table))
+    return bool(release.radius >= reach_of(release, table))
 
 
 def _other(release: Release, table: HiddenColumns | None, near: str) -> str:
@@ -357,7 +365,7 @@ def _before(release: Release, steps: Mapping[str, Step] | None, table: HiddenCol
     if not stretches:
         return ""
     if table is not None:
-        return "" if table.everything else f"This is so of {table}. "
+        return "" if table.everything else f"So these may change unseen: {table.shown(marked)}. "
     if _at_any_distance(release, table):
         return f"The head sees rows after {', '.join(stretches)}. "
     names, unknown = ", ".join(stretches), [name for name, s in stretches.items() if s is None]
@@ -400,7 +408,7 @@ def _named(release: Release, table: HiddenColumns | None) -> str:
     """How often the right one of several candidates is named, by the radius of their ball."""
     radii = _radii(release, table)
     if "ball" not in candidates_of(release, table=table):
-        radii = {_anywhere(_reach(release, table)): None}
+        radii = {_anywhere(reach_of(release, table)): None}
     columns = [release.guarantee_of_candidates(radius) for radius in radii.values()]
     rows = {
         f"names the right one of {m} candidates": [percent(g.certificate(1.0 / m)) for g in columns]
@@ -411,7 +419,7 @@ def _named(release: Release, table: HiddenColumns | None) -> str:
 
 def _radii(release: Release, table: HiddenColumns | None) -> dict[str, float | None]:
     """Radii of a table: the declared one (None), twice that, and the largest there is."""
-    declared, full = release.radius, _reach(release, table)
+    declared, full = release.radius, reach_of(release, table)
     shown: dict[str, float | None] = {f"r = {down(declared)}": None} if declared < full else {}
     if 2.0 * declared < full:
         shown[f"2 r = {down(2.0 * declared)}"] = 2.0 * declared
@@ -457,7 +465,8 @@ def _origin(release: Release, same: bool | None) -> list[str]:
     return [
         f"released on {release.date} by sklearn_balldp {release.version}, numpy "
         f"{release.numpy_version}",
-        f"mechanism: {release.bound.what} ({release.mechanism}); sensitivity by {release.theorem}",
+        f"mechanism: {release.bound.what} ({release.mechanism})",
+        f"proof, for experts: the sensitivity is bounded by {release.theorem}",
         f"radius: {repr(release.radius).removesuffix('.0')}; noise: {SAMPLERS[release.sampler]}",
         *([f"weights: {weights}"] if weights else []),
         f"encoder of the records: {release.encoder or 'not recorded'}",

@@ -30,7 +30,8 @@ from ..privacy.origins import Declared, Edits, Number, Reference
 from ..privacy.release import Release
 from ..text import one_line, percent
 from ..verdicts import CANNOT_CHECK, FAIL, FALSE_ALARM, PASS, WEAK, Check
-from .card import NOTHING_HIDDEN, SAMPLERS
+from .card import NOTHING_HIDDEN, SAMPLERS, reach_of
+from .columns import HiddenColumns
 from .folder import folder_checks
 from .model import Published
 from .steps import NamedEncoder
@@ -57,8 +58,9 @@ def public_checks(model: Published, encoder: Any = None) -> tuple[list[Check], b
         record = model.record
     except (ValueError, TypeError, AttributeError, ArithmeticError, LookupError) as error:
         return [Check("record", FAIL, str(error), _RECORD)], False
-    checks = [*_promise_checks(record)]
     faults = model.faults()
+    hidden = None if faults else model.hidden
+    checks = [*_promise_checks(record, reach_of(record, hidden))]
     if faults:
         basis = "what a head of such a record releases"
         return [*checks, Check("model", FAIL, f"it has {'; '.join(faults)}", basis)], False
@@ -68,7 +70,7 @@ def public_checks(model: Published, encoder: Any = None) -> tuple[list[Check], b
         *compared,
         *_publishers_checks(model),
         *released_checks(model.released),
-        *_statement_checks(record),
+        *_statement_checks(record, hidden),
         *folder_checks(model, same),
     ]
     return checks, True
@@ -138,7 +140,7 @@ def _publishers_checks(model: Published) -> Iterator[Check]:
         notes["name of the column"] = shown
     if max(lengths, default=0) > _LONG_LABEL:
         shown = f"labels of up to {max(lengths)} characters are part of the model; read them"
-        notes["labels"] = shown
+        notes["texts of labels"] = shown
     for name, shown in notes.items():
         yield Check(name, CANNOT_CHECK, shown, "nothing proves them")
     # Numbers that a step holds may be of private rows.
@@ -258,7 +260,8 @@ def size_check(released: Released) -> Check:
     name, bound = "size of the numbers", released.bound
     basis = "noise makes them no smaller; without it they are no larger than a proved bound"
     if not released.of_one_query or not released.answers:
-        why = "only of noise on the released numbers themselves is it known how large they must be"
+        why = "the noise was added on the way to these numbers, and not to them, so that no size "
+        why += "follows from it"
         return Check(name, CANNOT_CHECK, why, basis)
     blocks, longest = (_of_sums if isinstance(bound, Sums) else _of_minimiser)(released, bound)
     level = _LEVEL / (2.0 * len(blocks))
@@ -324,13 +327,15 @@ _RADII: dict[type, str] = {
 }
 
 
-def _promise_checks(record: Release) -> Iterator[Check]:
-    """What the record promises, and whether it hides next to nothing."""
-    guarantee = record.guarantee()
-    shown = f"epsilon={up(record.epsilon_full_radius)}, delta={record.delta:g} at any distance"
-    if record.radius < record.full_radius:
+def _promise_checks(record: Release, reach: float) -> Iterator[Check]:
+    """What the record promises, and whether it hides next to nothing; ``reach`` bounds
+    how far apart rows are.
+    """
+    guarantee, anywhere = record.guarantee(), record.guarantee(reach)
+    shown = f"epsilon={up(anywhere.epsilon)}, delta={record.delta:g} at any distance"
+    if record.radius < reach:
         near = f"epsilon={up(guarantee.epsilon)}, delta={record.delta:g} within {record.radius:g} "
-        shown = f"{near}({record.metric}); epsilon={up(record.epsilon_full_radius)} at any distance"
+        shown = f"{near}({record.metric}); epsilon={up(anywhere.epsilon)} at any distance"
     yield Check("record", PASS, shown, _RECORD)
     if guarantee.advantage > NOTHING_HIDDEN:
         shown = "an attacker who knows all else may tell two records apart, advantage "
@@ -338,7 +343,7 @@ def _promise_checks(record: Release) -> Iterator[Check]:
         yield Check("promise", WEAK, shown, "epsilon and delta of the record")
 
 
-def _statement_checks(record: Release) -> Iterator[Check]:
+def _statement_checks(record: Release, hidden: HiddenColumns | None) -> Iterator[Check]:
     """Delta, labels, unit, proofs, radius and sampler: what is stated, and what that is worth."""
     persons = " of persons" if record.unit == "person" else ""
     yield Check(
@@ -350,7 +355,7 @@ def _statement_checks(record: Release) -> Iterator[Check]:
     shown = "public: labels and class counts are not hidden"
     if record.labels == "protected":
         shown = "hidden: the promise covers a change of label too"
-    yield Check("labels", PASS, shown, "what the record promises")
+    yield Check("labels", CANNOT_CHECK, shown, "what the record states; nothing proves it")
     if record.problem.weighted:
         shown = f"it hides {unit_in_words(record)}, {record.n_units} in all"
         why = "whose a record is, and what it weighs, only the publisher knows: ask"
@@ -359,12 +364,15 @@ def _statement_checks(record: Release) -> Iterator[Check]:
         shown, basis = one_line(vouched_for(record)), "nobody else has checked them"
         yield Check("proofs", CANNOT_CHECK, shown, basis)
     shown = _RADII[type(record.radius_from)].format(edits=hidden_edits(record))
+    if hidden is not None and hidden.change is not None:
+        shown = f"it hides {hidden}; only the publisher knows whether that was declared before the "
+        shown += "rows were seen: ask"
     yield Check("radius", CANNOT_CHECK, shown, "where the record says that the radius came from")
     verdict, basis = FAIL, "whoever knows the seed can take the noise off"
     if record.sampler == EXACT_SAMPLER:
-        verdict = PASS
-        basis = "what the record states; only the publisher knows whether a copy of the noise was "
-        basis += "kept"
+        verdict = CANNOT_CHECK
+        basis = "what the record states; only the publisher knows whether it is so, and whether a "
+        basis += "copy of the noise was kept"
     yield Check("sampler", verdict, SAMPLERS[record.sampler], basis)
 
 

@@ -7,9 +7,7 @@ line ends of another system, as a copy of a repository gets them.
 
 import json
 import os
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice, zip_longest
 from pathlib import Path
@@ -153,54 +151,6 @@ def _body(path: Path, max_bytes: int) -> bytes:
     if path.stat().st_size > max_bytes:
         raise ValueError(f"{path.name} is longer than {max_bytes} bytes.")
     return path.read_bytes()
-
-
-@contextmanager
-def written_as_a_whole(folder: Path) -> Iterator[Path]:
-    """A new folder, whose files take their places if nothing fails: all of them, or none."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    # On the disk of the folder, which may be mounted: names are taken once all files are there.
-    near = folder if folder.is_dir() else folder.parent
-    with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=near) as place:
-        new, moved = Path(place, "new"), list[Path]()
-        new.mkdir()
-        yield new
-        if not folder.exists():
-            os.rename(new, folder)
-            return
-        try:
-            for path in sorted(new.iterdir()):
-                os.rename(path, folder / path.name)
-                moved.append(path)
-        except BaseException:
-            for path in moved:
-                os.replace(folder / path.name, path)
-            raise
-
-
-def check_new(folder: Path, name: str = "folder") -> None:
-    """A ValueError unless :func:`written_as_a_whole` finds a place there: asked beforehand.
-
-    It may be an empty folder; nothing is ever overwritten. ``name`` is that of the parameter.
-    """
-    taken = folder.is_symlink() or (folder.exists() and not folder.is_dir())
-    if taken or (folder.is_dir() and any(folder.iterdir())):
-        raise ValueError(
-            f"{name}={str(folder)!r} exists, and nothing is overwritten: name another one, or an "
-            "empty folder."
-        )
-    near = folder
-    try:
-        if not folder.is_dir():
-            near = next(parent for parent in folder.absolute().parents if parent.exists())
-        with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=near):
-            return
-    except OSError as error:
-        reason = error.strerror or type(error).__name__
-    raise ValueError(
-        f"{name}={str(folder)!r} cannot be made: {near} takes no new folder ({reason}); name "
-        "another one."
-    )
 
 
 def difference(text: str, expected: str) -> str:

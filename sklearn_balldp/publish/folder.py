@@ -21,8 +21,10 @@ _ENDINGS = {
     *(".pb", ".pickle", ".pkl", ".pt", ".pth", ".safetensors", ".skops", ".so", ".zip"),
     *(".html", ".ipynb", ".json", ".py", ".pyc", ".yaml", ".yml"),
 }
-#: Further files that a repository has, and whose names say what is in them.
+#: Further files that a repository has, whose names say what is in them; and what tools leave: git,
+#: downloads from a hub, and the Finder.
 _USUAL = {".gitattributes", ".gitignore", "CITATION.cff", "LICENSE", "LICENSE.txt", "NOTICE"}
+_USUAL |= {".git", ".cache", ".DS_Store"}
 _MAX_NAMED = 10
 
 
@@ -71,11 +73,11 @@ def folder_checks(model: Published, same: bool) -> Iterator[Check]:
         )
     if usual or README in source.names:
         names = listed([*usual, *({README} & source.names)], _MAX_NAMED)
-        shown = f"{names}: the publisher's own, not read"
+        shown = f"{names}: the publisher's own, or left by tools; not read"
         basis = f"four files are the model, and {CARD} is what was checked"
         yield Check("own texts", CANNOT_CHECK, shown, basis)
     if CARD in source.names:
-        expected = card_text(model.record, model.named_steps, same)
+        expected = card_text(model.record, model.named_steps, same, change=model.change)
         yield _card_check(source.card, expected.encode(), model.record.version)
 
 

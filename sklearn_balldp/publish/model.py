@@ -4,7 +4,6 @@ import contextlib
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, cast
@@ -13,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.pipeline import Pipeline
 
+from .._cached import cached_property
 from .._parameters import MAX_CLASSES
 from .._version import __version__
 from ..encoder_name import same_encoder
@@ -28,6 +28,7 @@ from ..privacy.problem import Problem
 from ..privacy.release import Release
 from ..privacy.serialisation import FORMAT as RECORD_FORMAT
 from ..text import one_line
+from .columns import HiddenColumns
 from .files import (
     CONFIG,
     MODEL,
@@ -71,6 +72,8 @@ class Published:
     steps: tuple[Step, ...] = ()
     #: Column of a table that holds the records, as the publisher's has it.
     column: str | None = None
+    #: The change of a record of declared columns that the publisher says is hidden.
+    change: Any = None
     #: The folder that it was read from.
     source: Folder | None = None
 
@@ -101,6 +104,9 @@ class Published:
         released = vars(head).get("released_") if hasattr(head, "__dict__") else None
         if parts.outer_type or not isinstance(released, Released):
             may = f", and a {parts.outer_type} may publish more" if parts.outer_type else ""
+            if hasattr(parts.head, "estimators_"):
+                may = ", which holds several models, each with a record of its own: save each of "
+                may += "its estimators_"
             raise ValueError(
                 f"model: expected a fitted Ball-DP head, or a Pipeline that ends in one (of a "
                 f"search its best_estimator_); got {type(model).__name__}{may}."
@@ -322,9 +328,28 @@ class Published:
             if fault is not None:
                 yield f"step {position + 1} ({one_line(name, 60)}): {fault}"
                 return
+        if self.change is not None:
+            yield from self._change_faults()
         if width not in (None, self.record.n_features):
             what = "steps that give" if self.steps else "names of columns that are those of"
             yield f"{what} rows of {width} features, where the head takes others"
+
+    @property
+    def hidden(self) -> HiddenColumns | None:
+        """What of declared columns it hides; None of other models."""
+        return HiddenColumns.of(self.record, self.named_steps, self.change)
+
+    def _change_faults(self) -> Iterator[str]:
+        hidden: HiddenColumns | None = None
+        fault: str | None = "a declared change that is none of its columns"
+        with contextlib.suppress(*_FAULTS):
+            hidden = self.hidden
+        if hidden is not None:
+            # 5.0 is 5 for Python, and no other spelling of a file is taken.
+            same = repr(hidden.change) == repr(self.change)
+            fault = hidden.fault if same else fault
+        if fault is not None:
+            yield fault
 
     def check(self) -> None:
         """Raise a ValueError unless all of it is what a head of such a record releases."""
@@ -372,6 +397,7 @@ class Published:
             "settings": dict(sorted(self.settings.items())),
             "columns": self.columns,
             **({} if self.column is None else {"column": self.column}),
+            **({} if self.change is None else {"change": self.change}),
             "steps": [{"kind": step.kind, **step.settings} for step in self.steps],
             "digest": sha256(arrays_text(others)).hexdigest() if others else None,
         }
@@ -410,6 +436,7 @@ class Published:
                 config["columns"],
                 tuple(_read_step(step, f"step{i}.", arrays) for i, step in enumerate(steps)),
                 config.get("column"),
+                config.get("change"),
                 source=source,
             )
             given, expected = json_text(config).decode(), model._config().decode()

@@ -10,8 +10,9 @@ from ..audit.preparation import PooledPreprocessingWarning
 from ..pipelines import parts_of
 from ..text import one_line
 from ..verdicts import FAIL
+from ..writing import new_folder, write_new
 from .card import card_text
-from .files import CARD, README, check_new, written_as_a_whole
+from .files import CARD, README
 from .folder import readme
 from .model import Published
 from .verify import verify
@@ -23,6 +24,7 @@ def save(
     *,
     transcript: bool = False,
     column: str | None = None,
+    change: Any = None,
 ) -> Path:
     """Write a fitted model as a folder to publish: weights, record, settings and card.
 
@@ -41,9 +43,12 @@ def save(
     transcript : bool, default=False
         Publishes the noisy answers of a descent too, where the head kept them. Everybody can then
         check that the model follows from them, and the owner of the records can test their noise.
-        The guarantee covers them.
+        The guarantee covers them. The folder is for its owner alone until you say otherwise.
     column : str or None, default=None
         Column of the records in a table, which ``balldp predict`` then looks for.
+    change : int, mapping or None, default=None
+        What the radius of a :class:`.TableEncoder`'s rows was declared for, as its ``radius`` took
+        it. The card then names these columns and amounts, and :func:`.verify` computes them again.
 
     Returns
     -------
@@ -53,9 +58,12 @@ def save(
     Raises
     ------
     ValueError
-        If the folder holds something or cannot be written, there is no transcript to write, or a
+        If the folder holds something or cannot be made, there is no transcript to write, or a
         receiver would refuse the model: it is not fitted, its noise was drawn from a seed, or a
         step is of no kind that can be published.
+    OSError
+        If the files cannot be written, or not be moved to their places: the error then says where
+        they lie.
 
     Warns
     -----
@@ -79,11 +87,26 @@ def save(
     >>> bool((load(folder).predict(X) == head.predict(X)).all())
     True
     """
-    folder = Path(folder)
-    check_new(folder)
+    with new_folder(Path(folder), private=transcript) as new:
+        write_model(model, new, transcript=transcript, column=column, change=change)
+    return Path(folder)
+
+
+def write_model(
+    model: Any,
+    folder: Path,
+    *,
+    transcript: bool = False,
+    column: str | None = None,
+    change: Any = None,
+) -> None:
+    """Write a fitted model into an empty folder; an error unless a receiver takes it."""
     published = Published.of(model, transcript=transcript)
     if column is not None:
         published = replace(published, column=column)
+    if change is not None:
+        published = replace(published, change=change)
+        published = replace(published, change=getattr(published.hidden, "change", change))
     if transcript and not any(name.startswith("transcript.") for name in published.arrays):
         raise ValueError(
             "transcript=True: the head kept none; fit it with "
@@ -102,18 +125,17 @@ def save(
             PooledPreprocessingWarning,
             stacklevel=caller_level(),
         )
-    with written_as_a_whole(folder) as new:
-        write_files(published, new)
-        checks = verify(new).checks
-        failed = [f"{check.name}: {check.found}" for check in checks if check.verdict == FAIL]
-        if failed:
-            raise ValueError(f"model: whoever receives it would see FAIL ({'; '.join(failed)}).")
-    return folder
+    write_files(published, folder)
+    checks = verify(folder).checks
+    failed = [f"{check.name}: {check.found}" for check in checks if check.verdict == FAIL]
+    if failed:
+        raise ValueError(f"model: whoever receives it would see FAIL ({'; '.join(failed)}).")
 
 
 def write_files(model: Published, folder: Path) -> None:
     """Write the files of a model, whatever is wrong with it."""
     for name, body in model.files().items():
-        (folder / name).write_bytes(body)
-    (folder / CARD).write_bytes(card_text(model.record, model.named_steps, same=True).encode())
-    (folder / README).write_bytes(readme(model))
+        write_new(folder / name, body)
+    card = card_text(model.record, model.named_steps, same=True, change=model.change)
+    write_new(folder / CARD, card.encode())
+    write_new(folder / README, readme(model))

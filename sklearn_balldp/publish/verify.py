@@ -21,9 +21,11 @@ from .steps import encoder_for
 _NORMAL = (
     "declared columns",
     "encoder",
+    "labels",
     "name of the column",
     "noise in the numbers",
     "radius",
+    "sampler",
     "size of the numbers",
     "own texts",
     "unit",

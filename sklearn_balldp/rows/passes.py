@@ -135,7 +135,7 @@ def each(function: Callable[..., R], X: Any, *columns: Any) -> Iterator[R]:
     parts = X.ranges if isinstance(X, Stored) else ranges(*X.shape)
     threads = 1
     if math.prod(X.shape) > _MANY_VALUES:
-        threads = min(4, int(joblib.effective_n_jobs(-1)), len(parts))
+        threads = min(4, joblib.cpu_count(), len(parts))
 
     def of_range(ends: tuple[int, int]) -> R:
         place = slice(*ends)

@@ -86,7 +86,7 @@ def project_onto_ball(X: ArrayLike, norm_bound: float) -> Floats:
     # What a wide number is too large for becomes infinity, which is refused.
     with np.errstate(over="ignore"):
         rows = np.ascontiguousarray(rows, dtype=np.promote_types(kind, np.float32))
-    projected = rows
+    projected, refused = rows, False
     try:
         for place, block in blocks_of(rows):
             factors = domain_factors(block, norm_bound)
@@ -95,5 +95,7 @@ def project_onto_ball(X: ArrayLike, norm_bound: float) -> Floats:
                 outside = factors < 1.0
                 projected[place][outside] = block[outside] * factors[outside, None]
     except FloatingPointError:
-        raise ValueError(f"X: rows hold {REFUSED}; drop those rows, or repair them.") from None
+        refused = True
+    if refused:
+        raise ValueError(f"X: rows hold {REFUSED}; drop those rows, or repair them.")
     return projected

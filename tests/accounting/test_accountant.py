@@ -48,6 +48,7 @@ from sklearn_balldp.accounting.accountant import NOT_COVERED
 from sklearn_balldp.mechanisms import PrototypePerturbation, Sums
 from sklearn_balldp.privacy.gaussian import compose, epsilon_from_mu
 from sklearn_balldp.privacy.noise import SEEDED_SAMPLER, Noise
+from sklearn_balldp.text import UP, rounded
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 PROTECTED = {"protect_labels": True, "classes": [0, 1, 2]}
@@ -169,6 +170,11 @@ def test_workers_together_keep_the_limit(backend):
     assert np.isfinite(scores).sum() == 5
 
 
+@pytest.mark.kills(
+    "accounting/ledger.py",
+    "if mu_of([*earlier, charge]) <= mu_from_budget",
+    "if mu_of(earlier) <= mu_from_budget",
+)
 def test_what_remains_can_be_spent_to_the_last_and_no_more():
     for n_fits in (1, 7):
         accountant = PrivacyAccountant(delta=1e-6, radius=0.5, limit=3.0)
@@ -205,6 +211,11 @@ DRAWS = ("privacy.noise.Noise.__call__", "radius.same_label_quantile")
 
 
 @pytest.mark.parametrize("places", [VALUES, DRAWS])
+@pytest.mark.kills(
+    "radius.py",
+    "count(accountant, spent)\n        rows, others = rows_to_read(policy, rows, others)\n",
+    "rows, others = rows_to_read(policy, rows, others)\n        count(accountant, spent)\n",
+)
 def test_a_charge_is_never_taken_back(counts, monkeypatch, places):
     """Whatever fails once a query was accepted may depend on private rows."""
     for place in places:
@@ -256,6 +267,9 @@ def test_different_adjacencies_are_refused(counts):
 
 
 @pytest.mark.parametrize("order", [1, -1])
+@pytest.mark.kills(
+    "accounting/ledger.py", '- {"any"} == {more} else less', '- {"any"} >= {more} else less'
+)
 def test_releases_that_cover_others_count_as_those(order):
     """Protected labels cover public ones, and persons records: the total states what all hide."""
     owners = {"groups": np.arange(120) // 2}
@@ -389,6 +403,13 @@ def test_compose_releases_from_json():
         assert total.mu == pytest.approx(compose(mus), rel=1e-9)
         assert total.epsilon == pytest.approx(epsilon_from_mu(compose(mus), 1e-7))
         assert total.kind == "ex post"
+    # Of one radius the total is that within it, and says what it is at any distance.
+    one, alike = releases[0], compose_releases([releases[0]] * 2, delta=1e-7)
+    assert (alike.radius, compose_releases(releases).epsilon_full_radius) == (one.radius, None)
+    for radius, epsilon in ((one.radius, alike.epsilon), (2.0, alike.epsilon_full_radius)):
+        expected = epsilon_from_mu(compose([one.guarantee(radius).mu] * 2), 1e-7)
+        assert epsilon == pytest.approx(expected, rel=1e-9)
+    assert f"any distance  epsilon={rounded(alike.epsilon_full_radius, 4, UP)}" in str(alike)
     with pytest.raises(ValueError, match="seed"):
         compose_releases([replace(releases[0], sampler=SEEDED_SAMPLER)])
     with pytest.raises(ValueError, match="empty"):
@@ -458,6 +479,7 @@ def test_private_accuracy_law(monkeypatch):
         PrivateAccuracy(epsilon=-1.0)
 
 
+@pytest.mark.kills("accounting/scoring.py", "if others:", "if others is None:")
 def test_a_score_hides_only_what_the_model_hides(counts):
     scorer = PrivateAccuracy(0.5, accountant=counts)
     voted = VotingClassifier([("a", head_of()), ("b", LogisticRegression())]).fit(X, Y)
@@ -495,3 +517,29 @@ def test_a_score_hides_only_what_the_model_hides(counts):
     assert len(counts.records) == len(models)
     with pytest.raises(ValueError, match="not all comes from a release"):
         cross_val_score(LogisticRegression(), X, Y, scoring=scorer, error_score="raise")
+
+
+def test_a_ledger_that_counted_nothing_blames_no_fit():
+    assert "given no groups" not in str(PrivacyAccountant().total())
+    accountant = PrivacyAccountant()
+    head_of(accountant).fit(X, Y)
+    assert "given no groups" in str(accountant.total())
+
+
+@pytest.mark.kills("accounting/scoring.py", "validate_data(estimator", "str(estimator")
+@pytest.mark.parametrize(
+    ("rows", "labels", "match"),
+    [
+        (X[:0], Y[:0], "no rows"),
+        (X, Y[:-1], "inconsistent numbers of samples"),
+        (X[:, :-1], Y, "features, but"),
+    ],
+)
+def test_a_score_that_public_shapes_rule_out_costs_nothing(rows, labels, match):
+    accountant = PrivacyAccountant()
+    score = PrivateAccuracy(1.0, accountant=accountant)
+    with pytest.raises(ValueError, match=match):
+        score(FITTED, rows, labels)
+    assert accountant.total().n_releases == 0
+    assert score(FITTED, X, Y) > 0.0
+    assert accountant.total().n_releases == 1

@@ -64,6 +64,8 @@ def test_nothing_to_draw():
             kind(pd.DataFrame(columns=list(columns)))
         with pytest.raises(ValueError, match="lacks the column"):
             kind(pd.DataFrame({"epsilon": [1.0]}))
+    with pytest.raises(ValueError, match=r"lacks mean_test_certificate.*scoring=.*'recall': 'acc"):
+        PrivacyUtilityDisplay.from_cv_results({"mean_test_recall": [1.0]}, utility="recall")
 
 
 def test_one_auditor_and_given_axes(auditor):

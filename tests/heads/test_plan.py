@@ -18,7 +18,7 @@ from sklearn_balldp import (
 )
 from sklearn_balldp.datasets import load_messages
 from sklearn_balldp.heads.plan import _of_classes
-from sklearn_balldp.mechanisms import MeanGradient, Records, Sums
+from sklearn_balldp.mechanisms import GradientPerturbation, MeanGradient, Records, Sums
 from sklearn_balldp.privacy import Noise
 
 N, D, COUNTS = 300, 6, (150, 100, 50)
@@ -237,3 +237,26 @@ def test_radii_that_are_chosen():
         BallDPRidgePrototype(delta=0.1).plan(N, D, COUNTS)
     with pytest.raises(ValueError, match="epsilon must be"):
         BallDPRidgePrototype(epsilon=-1.0).plan(N, D, COUNTS)
+
+
+@pytest.mark.kills("mechanisms/descent.py", "if self.n_steps else sums", "if True else sums")
+@pytest.mark.parametrize("n_steps", [0, 5])
+@pytest.mark.parametrize("start", ["prototypes", "zero"])
+def test_a_record_names_what_was_released(n_steps, start):
+    """Scales of class sums are not those of gradients, where no step was taken."""
+    if (n_steps, start) == (0, "zero"):
+        return
+    mechanism = GradientPerturbation(n_steps=n_steps, start=start)
+    release = (
+        BallDPLogisticRegression(radius=0.5, mechanism=mechanism).plan(90, 4, [45, 45]).release
+    )
+    said = {
+        (0, "prototypes"): ("noise on class sums", "class sums"),
+        (5, "prototypes"): (
+            "noise on class sums, and on the gradients of a descent from them",
+            "steps",
+        ),
+        (5, "zero"): ("noise on the gradients of a descent", "steps"),
+    }
+    assert (release.bound.what, release.bound.parts) == said[n_steps, start]
+    assert f" {release.bound.what}\n" in str(release)

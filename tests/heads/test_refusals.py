@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 from head_cases import HIDDEN, refused
 from sklearn.base import clone
+from sklearn.frozen import FrozenEstimator
 from sklearn.metrics import accuracy_score
 
 from sklearn_balldp import (
@@ -19,7 +20,10 @@ from sklearn_balldp import (
     BallDPSquaredHingeSVC,
     GradientPerturbation,
     RadiusPolicy,
+    ReconstructionAuditor,
 )
+from sklearn_balldp.audit.preparation import hold_out
+from sklearn_balldp.rows import project_onto_ball
 
 RANGE = "must be a number, at least 1e-30 and at most"
 VECTORS, HUGE = np.zeros((3, 6)), 10**400
@@ -258,6 +262,14 @@ def test_what_is_missing_is_no_class_and_no_owner(kind):
             planned.plan(3, 3, **given)
 
 
+@pytest.mark.kills("_validation.py", "len({*map(_kind_of, y)}) > 1", "False")
+@pytest.mark.parametrize("other", ["a", True, b"a", np.str_("1")])
+def test_no_label_changes_all_others(other):
+    """NumPy makes texts of all numbers for one text, and numbers of truth values."""
+    for y in ([0, 1, 2, other], (0.0, 1.0, other, 2)):
+        refused(clone(PROTOTYPES), np.eye(4), y, "^y holds labels of several types")
+
+
 DATES = pd.Series(pd.to_datetime(["2024-01-01", "2024-01-02", "2024-01-03"]))
 
 
@@ -292,3 +304,39 @@ def test_texts_that_look_like_nothing_are_labels(values):
     for fitted in (head, declared):
         # What it predicts can be scored: scikit-learn takes no texts of variable width.
         assert 0.0 <= accuracy_score(list(values), fitted.predict(np.eye(3))) <= 1.0
+
+
+POLICY_OF_ROWS = {"radius": RadiusPolicy()}
+
+
+def odd(X):
+    X = X.copy()
+    X[3, 0] = np.nan
+    return X
+
+
+@pytest.mark.kills("_validation.py", "error.__context__ = None", "pass")
+@pytest.mark.parametrize(
+    "of_rows",
+    [
+        lambda head, X, y: clone(head).fit(odd(X), y),
+        lambda head, X, y: head.predict(odd(X)),
+        lambda head, X, y: RadiusPolicy(source="declared").fit(odd(X), y),
+        lambda head, X, y: project_onto_ball(odd(X), 1.0),
+        lambda head, X, y: (
+            clone(head)
+            .set_params(domain="sphere", **POLICY_OF_ROWS)
+            .fit(X, y, X_public=odd(X), y_public=y)
+        ),
+        lambda head, X, y: ReconstructionAuditor(FrozenEstimator(head), n_candidates=2).fit(
+            X, y, odd(X), y
+        ),
+        lambda head, X, y: hold_out(np.array([1, "a"], dtype=object), None, 0.5, True, None),
+    ],
+    ids=["fit", "predict", "policy", "projection", "public", "audit", "labels"],
+)
+def test_no_error_keeps_one_whose_frames_hold_rows(ball_rows, of_rows):
+    head = BallDPLogisticRegression(2.0, radius=0.5).fit(*ball_rows)
+    with pytest.raises(ValueError, match=r"NaN|refused|hold|mixes") as caught:
+        of_rows(head, *ball_rows)
+    assert caught.value.__context__ is None

@@ -141,7 +141,9 @@ def test_rounding_with_weights_is_covered():
         theta = np.random.default_rng(0).standard_normal(shape)
         query = MeanGradient(theta, clip=0.2, constant=0.15)
         held = records_of(head, X, y, groups)
-        values = [query.values(problem, held.at(order)) for order in (slice(None), slice(None, None, -1))]
+        values = [
+            query.values(problem, held.at(order)) for order in (slice(None), slice(None, None, -1))
+        ]
         gap = np.linalg.norm(values[0] - values[1])
         rounding = mean_rounding(
             problem.kind,

@@ -55,7 +55,7 @@ def test_fine_bits_are_uniform_and_draws_do_not_repeat():
 
 def test_many_are_drawn_in_parts_that_share_no_entropy(monkeypatch):
     """By as many threads as there are cores; what fails in a part is raised."""
-    monkeypatch.setattr(joblib, "effective_n_jobs", lambda n_jobs: 3)
+    monkeypatch.setattr(joblib, "cpu_count", lambda: 3)
     monkeypatch.setattr(exact_normal, "_PART", 1000)
     urandom, asked = os.urandom, []
 

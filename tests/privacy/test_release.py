@@ -142,6 +142,12 @@ def test_what_follows_from_released_sums_is_not_stated(release_of):
     assert release_of("minimiser").tol > 0.0 == release.tol
 
 
+@pytest.mark.kills(
+    "privacy/release.py",
+    "mu = math.nextafter(records * mu, math.inf)",
+    "mu = math.nextafter((records - 1) * mu, math.inf)",
+    attack="discriminant",
+)
 def test_guarantee_at_other_radii(release):
     half, whole = release.guarantee(release.radius / 2), release.guarantee(2 * math.sqrt(6) + 1)
     assert half.epsilon <= release.guarantee().epsilon <= whole.epsilon
@@ -164,8 +170,16 @@ def test_certificate(release):
     assert (furthest.radius < release.full_radius) == (release.domain == "ball")
     assert release.certificate(0.0) == 0
     assert release.certificate(1.0) == 1
-    with pytest.raises(ValueError, match="blind guess"):
+    with pytest.raises(ValueError, match=r"^kappa \(a blind guess"):
         release.certificate(1.2)
+    with pytest.raises(ValueError, match=r"^fpr \(a rate of false positives"):
+        release.guarantee().tpr([0.1, 1.5])
+    # Of an array a curve, of one number a number.
+    grid = np.linspace(0.0, 1.0, 6).reshape(2, 3)
+    curve = release.certificate(grid)
+    assert curve.shape == grid.shape
+    assert curve.ravel().tolist() == [release.certificate(share) for share in grid.ravel()]
+    assert type(release.certificate(np.float64(0.1))) is float
 
 
 def test_labels_of_the_guarantee(release):

@@ -270,6 +270,11 @@ def test_steps_that_look_beyond_one_row_are_named():
         assert said == isinstance(step, StandardScaler)
 
 
+@pytest.mark.kills(
+    "publish/card.py",
+    'if release.domain == "sphere":\n        # Short',
+    "if False:\n        # Short",
+)
 def test_rows_are_scaled_to_the_sphere_after_the_steps():
     """No factor bounds how far that moves short rows apart, so the card states none."""
     X, y = data()
@@ -284,6 +289,11 @@ def test_rows_are_scaled_to_the_sphere_after_the_steps():
     assert "before is not known: the scaling to norm 1 after them may" in text
 
 
+@pytest.mark.kills(
+    "publish/steps.py",
+    'factor = _norm(a["weights"]) * math.sqrt(2.0 / len(a["offset"]))',
+    'factor = _norm(a["weights"]) * math.sqrt(2.0 / len(a["offset"])) / 1.05',
+)
 def test_random_features_stretch_no_further_than_the_card_says():
     """A search over places and directions for the largest stretch of a step."""
     step = RBFSampler(gamma=0.7, n_components=6, random_state=0).fit(np.zeros((1, 3)))
@@ -299,6 +309,11 @@ def test_random_features_stretch_no_further_than_the_card_says():
 
 
 @pytest.mark.parametrize("name", HEADS)
+@pytest.mark.kills(
+    "publish/card.py",
+    "{percent(release.certificate(0.1))} at most",
+    "{percent(release.certificate(0.1), DOWN)} at most",
+)
 def test_three_lines_come_first_and_are_bounds(name):
     release = fitted(name).release_
     hidden, gains, left = points(publish.card(release))
@@ -365,8 +380,8 @@ def test_models_add_up_at_one_distance(radii):
     most = compose_releases(releases, radius=max(radii)).mu
     assert (own < 0.9 * most) == (radii[0] != radii[1])
     words = publish.card(releases[0])
-    assert "add up at one common distance" in words
-    assert "mu1^2" not in words.replace("sqrt(mu1^2 + mu2^2 + ...) there", "")
+    assert "take the mu of each at one and the same distance" in words
+    assert "mu1^2" not in words.replace("sqrt(mu1^2 + mu2^2 + ...) at that distance", "")
 
 
 def test_a_radius_is_shown_in_three_digits_with_its_meaning():

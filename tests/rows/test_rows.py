@@ -20,6 +20,11 @@ def test_rows_inside_are_not_copied(dtype):
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.kills(
+    "rows/projection.py",
+    "squares <= norm_bound * norm_bound",
+    "squares <= 1.01 * norm_bound * norm_bound",
+)
 def test_projection(dtype):
     rng = np.random.default_rng(2)
     X = (rng.standard_normal((5000, 4)) * rng.choice([0.1, 3.0], size=(5000, 1))).astype(dtype)
@@ -94,7 +99,7 @@ def test_a_block_stays_as_it_was_read(tmp_path):
 @pytest.mark.parametrize(("n", "d"), [(0, 3), (1, 3), (9000, 40), (300_000, 2)])
 def test_every_row_is_added_up_once(n, d, threads, monkeypatch):
     """With its own values of every column; results of blocks come in the order of the rows."""
-    monkeypatch.setattr(joblib, "effective_n_jobs", lambda n_jobs: threads)
+    monkeypatch.setattr(joblib, "cpu_count", lambda: threads)
     monkeypatch.setattr(rounding, "BLOCK", 512)
     monkeypatch.setattr(passes, "_MANY_VALUES", 2**12)
     X, codes = np.arange(n * d, dtype=np.float32).reshape(n, d) % 97, np.arange(n) % 7
@@ -114,7 +119,9 @@ def test_every_row_is_added_up_once(n, d, threads, monkeypatch):
 def test_threads_ignore_what_their_caller_ignores():
     """Else whether a warning is given would depend on the rows."""
     with np.errstate(all="ignore"):
-        (found,) = passes.total(lambda block: [1e308 * 10.0 * block.sum(axis=0)], np.ones((10**5, 4)))
+        (found,) = passes.total(
+            lambda block: [1e308 * 10.0 * block.sum(axis=0)], np.ones((10**5, 4))
+        )
     assert np.isinf(found).all()
 
 

@@ -54,7 +54,7 @@ def small_parts(monkeypatch):
     """Parts and threads as of many more rows."""
     monkeypatch.setattr(sources, "_READ_VALUES", 4096)
     monkeypatch.setattr(passes, "_MANY_VALUES", 2**10)
-    monkeypatch.setattr(joblib, "effective_n_jobs", lambda n_jobs: 3)
+    monkeypatch.setattr(joblib, "cpu_count", lambda: 3)
 
 
 @pytest.mark.usefixtures("small_parts")
@@ -304,7 +304,9 @@ def test_errors_of_a_library_quote_no_row():
 
     for store in (Store(X, talkative), Store(X, lambda X, rows: 1 // 0)):
         head = clone(HEADS["prototypes"]).set_params(delta=1e-4, radius=0.3)
-        with pytest.raises(ValueError, match=r"cannot be read \((OS|ZeroDivision)Error\)") as caught:
+        with pytest.raises(
+            ValueError, match=r"cannot be read \((OS|ZeroDivision)Error\)"
+        ) as caught:
             head.fit(store, y)
         assert caught.value.__context__ is None
         assert not hasattr(head, "release_")

@@ -147,7 +147,9 @@ def fitted_names(head):
 def refused(head, X, y, match, error=ValueError, **given):
     """A fit fails with this message; nothing is fitted, and nothing charged."""
     accountant = PrivacyAccountant()
-    with pytest.raises(error, match=match):
+    with pytest.raises(error, match=match) as caught:
         accountant.attach(head).fit(X, y, **given)
+    # What was handled meanwhile has frames that hold rows.
+    assert caught.value.__context__ is None
     assert not accountant.records
     assert not fitted_names(head)

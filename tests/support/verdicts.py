@@ -7,6 +7,7 @@ from pathlib import Path
 
 from sklearn_balldp import verify
 from sklearn_balldp.privacy.digest import record_digest
+from sklearn_balldp.publish.files import FILES, README
 from sklearn_balldp.publish.model import Published
 from sklearn_balldp.publish.saving import write_files
 
@@ -35,6 +36,8 @@ def resealed(record):
 def written(model, folder):
     """A folder of plain data, whatever is wrong with it, whose card follows from what it holds."""
     folder.mkdir(exist_ok=True)
+    for name in (*FILES, README):
+        (folder / name).unlink(missing_ok=True)
     with contextlib.suppress(Exception):  # of a record that contradicts itself there is no card
         write_files(model, folder)
     return folder
