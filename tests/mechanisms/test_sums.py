@@ -205,7 +205,7 @@ def test_weighted_counts_of_many_records():
         2,
         labels="protected",
         class_counts=None,
-        sums_weights=weights_of(weights, None, 2),
+        sums_weights=weights_of(weights, None, 2, np.arange(n)),
     )
     for first in (0, 1):
         codes = np.zeros(n, dtype=np.intp)

@@ -37,7 +37,9 @@ class Mean:
             norm_bound=norm_bound,
             domain=domain,
             precision="float32" if single else "float64",
-            sums_weights=None if weights is None else weights_of(weights, y, n_classes),
+            sums_weights=None
+            if weights is None
+            else weights_of(weights, y, n_classes, np.arange(len(y))),
         )
         self.shape = self.problem.kind.n_scores, X.shape[1] + int(constant > 0)
         self._given = {"clip": clip, "constant": constant, "whitening": seen}
