@@ -459,7 +459,11 @@ def test_risk_radius_and_rare_are_those_of_other_records(balldp):
     said = balldp(f"{given} --radius 0.5 --rare --epsilon 4 --out radius")
     assert "may change unseen, alone: Größe by" in said
     head = load("radius")[-1]
-    assert (head.release_.radius, head.release_.labels, head.priors) == (0.5, "public", "uniform")
+    assert (head.release_.radius, head.release_.labels, head.class_weight) == (
+        0.5,
+        "public",
+        "balanced",
+    )
 
 
 def test_forged_declarations_are_caught(balldp):

@@ -115,6 +115,16 @@ def test_residual_limits(loss, reach):
     assert sizes.max() >= (0.84 if loss.name == "softmax" else 0.999) * loss.residual_peak(reach)
 
 
+@pytest.mark.parametrize("name", ["logistic", "squared_hinge"])
+def test_sizes_of_one_score_rise_with_it(name):
+    """Of the class that a larger score is further from."""
+    loss, scores = make_loss(name, 2), np.sort(10.0 * RNG.standard_normal((1000, 1)), axis=0)
+    sizes = loss.residual_sizes(scores[:, 0])
+    found = residuals(loss, scores, np.zeros(1000, dtype=int))[:, 0]
+    np.testing.assert_allclose(np.abs(found), sizes, atol=1e-15)
+    assert (np.diff(sizes) >= 0.0).all()
+
+
 @pytest.mark.kills(
     "losses.py",
     "    versine = 0.5\n",
@@ -180,4 +190,5 @@ def test_mean_residual_of_a_minimiser():
 def test_unknown_loss():
     with pytest.raises(ValueError, match=r"loss must be one of logistic.*'hinge'"):
         make_loss("hinge", 2)
-    assert set(LOSSES) == {"logistic", "softmax", "squared_hinge"}
+    # The constants of each are compared with it here.
+    assert set(LOSSES) == {name for name, _ in CASES}

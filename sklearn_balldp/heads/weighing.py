@@ -127,53 +127,35 @@ def weights_of_classes(class_weight: Any, classes: NDArray[Any], sizes: Array | 
     return weights
 
 
-def weights_of(
-    rows: Array, codes: Codes | None, n_classes: int, owners: Codes | None = None
-) -> Weights:
-    """Public numbers of weights, with sums rounded up; by default each record has an owner."""
-    n = len(rows)
-    totals, largest_of, block_factor = None, None, 1.0
-    if owners is None:
-        n_units, max_records, largest = n, 1, float(rows.max())
-        if codes is not None:
-            by_label = np.zeros(n_classes)
-            np.maximum.at(by_label, codes, rows)
-            largest_of = by_label
-    else:
-        sizes = np.bincount(owners)
-        n_units, max_records = len(sizes), int(sizes.max())
-        up, largest = _rounding_up(max_records), _largest_unit(rows, owners)
-        if codes is not None:
-            pairs, inverse = np.unique(owners * n_classes + codes, return_inverse=True)
-            held, kinds = np.bincount(inverse, rows), pairs % n_classes
-            by_label = np.zeros(n_classes)
-            np.maximum.at(by_label, kinds, held)
-            squares = np.bincount(pairs // n_classes, (held / by_label[kinds]) ** 2)
-            if max_records > 1:
-                most_classes = int(np.bincount(pairs // n_classes).max())
-                block_factor = (1.0 + 2.0**-40) * math.sqrt(float(squares.max()))
-                block_factor = min(max(1.0, block_factor), math.sqrt(most_classes))
-            largest_of = up * by_label
-    total = float(rows.sum())
+def weights_of(rows: Array, codes: Codes | None, n_classes: int, owners: Codes) -> Weights:
+    """Public numbers of the weights of owned records, with sums rounded up."""
+    sizes = np.bincount(owners)
+    most_records = int(sizes.max())
+    totals, largest_of, block_factor, total = None, None, 1.0, float(rows.sum())
     if codes is not None:
         totals = np.bincount(codes, rows, n_classes).astype(np.float64)
         total = float(totals.sum())
+        pairs, inverse = np.unique(owners * n_classes + codes, return_inverse=True)
+        held, kinds = np.bincount(inverse, rows), pairs % n_classes
+        by_label = np.zeros(n_classes)
+        np.maximum.at(by_label, kinds, held)
+        squares = np.bincount(pairs // n_classes, (held / by_label[kinds]) ** 2)
+        if most_records > 1:
+            most_classes = int(np.bincount(pairs // n_classes).max())
+            block_factor = (1.0 + 2.0**-40) * math.sqrt(float(squares.max()))
+            block_factor = min(max(1.0, block_factor), math.sqrt(most_classes))
+        largest_of = _rounding_up(most_records) * by_label
     return Weights(
-        unit="record" if owners is None else "person",
-        n_units=n_units,
-        most_records=max_records,
+        unit="person",
+        n_units=len(sizes),
+        most_records=most_records,
         total=total,
-        largest=largest,
+        largest=_rounding_up(most_records) * float(np.bincount(owners, rows).max()),
         record=float(rows.max()),
         class_totals=None if totals is None else tuple(totals.tolist()),
         class_largest=None if largest_of is None else tuple(largest_of.tolist()),
         block_factor=block_factor,
     )
-
-
-def _largest_unit(rows: Array, owners: Codes) -> float:
-    """Largest total weight of one owner, rounded up."""
-    return _rounding_up(int(np.bincount(owners).max())) * float(np.bincount(owners, rows).max())
 
 
 def _rounding_up(n_terms: int) -> float:

@@ -137,11 +137,11 @@ class Published:
             except (TypeError, ValueError):
                 # Ragged answers are no array: a fault of the model, which names its shape.
                 arrays[f"{_TRANSCRIPT}gradients"] = np.empty(0)
-        rule = {n: plain(getattr(settings, n)) for n in SETTINGS if n in params}
-        if isinstance(rule.get("class_weight"), dict):
+        rule = {n: getattr(settings, n) for n in SETTINGS if n in params}
+        if isinstance(settings.class_weight, Mapping):
             # By position: labels need not be keys that JSON has.
-            weights = weights_of_classes(settings.class_weight, labels, None)
-            rule["class_weight"] = weights.tolist()
+            rule["class_weight"] = weights_of_classes(settings.class_weight, labels, None)
+        rule = {n: plain(value) for n, value in rule.items()}
         steps = [step for _, live in parts.steps if (step := step_of(live)) is not None]
         return cls(record.to_dict(), labels, arrays, rule, _columns(parts), tuple(steps))
 

@@ -176,7 +176,7 @@ def test_persons_in_several_classes_move_no_further(moment, scales):
     labels, groups = np.array([0] * 9 + [1] + [1] * 9 + [0]), np.repeat([0, 1], 10)
     weighed = fit_weights(labels, 20, np.arange(2), groups=groups)
     public = {"n_samples": 20, "n_features": 2, "n_classes": 2, "class_counts": (10, 10)}
-    problem = Problem(**public, radius=2.0, domain="sphere", **weighed.public)
+    problem = Problem(**public, radius=2.0, domain="sphere", sums_weights=weighed.public)
     query, moved = Sums(scales, moment), []
     for pair in itertools.product(np.linspace(0.05, np.pi, 20), repeat=2):
         half = np.repeat(pair, [9, 1]) / 2.0

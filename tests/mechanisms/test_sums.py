@@ -205,7 +205,7 @@ def test_weighted_counts_of_many_records():
         np.zeros(n, int),
         2,
         class_counts=None,
-        sums_weights=weights_of(weights, None, 2),
+        sums_weights=weights_of(weights, None, 2, np.arange(n)),
     )
     for first in (0, 1):
         codes = np.zeros(n, dtype=np.intp)

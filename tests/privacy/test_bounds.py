@@ -166,8 +166,18 @@ def test_growth_is_that_of_the_worst_norm_of_rows(loss, n_classes, labels, near)
 
 
 RADII = (0.1, 0.2, 0.3, 0.4, 0.6, 0.8, 1.3, 2.0)
+NEAR = "near = (radius, labels) if self.even_at is None"
 
 
+@pytest.mark.kills("mechanisms/descent.py", " * self.growth(problem, radius, labels)", "")
+@pytest.mark.kills("mechanisms/descent.py", NEAR, NEAR.replace("radius", "problem.radius"))
+@pytest.mark.kills(
+    "mechanisms/descent.py", "moved / (mu - self._slack(problem))", "moved / mu / 1.1"
+)
+@pytest.mark.kills("mechanisms/descent.py", "return math.sqrt(self.n_steps) * one", "return one")
+@pytest.mark.kills(
+    "mechanisms/descent.py", "hypot(self.mu_of_steps(problem, radius, labels), sums)", "hypot(sums)"
+)
 @pytest.mark.parametrize("reach", [0.3, 1.0])
 @pytest.mark.parametrize("labels", ["public", "protected"])
 @pytest.mark.parametrize(("loss", "n_classes"), LOSSES)
@@ -251,6 +261,21 @@ def test_what_steps_cost_is_rounded_up_at_every_radius():
             assert Fraction(bound.mu(problem, t)) ** 2 >= total
 
 
+def sigmas(problem, bound):
+    """Noise scales of the steps of one run, whose answers are always the same."""
+    rng, scales = np.random.default_rng(0), []
+
+    def answer(query):
+        scales.append(query.sigma)
+        return rng.standard_normal(query.shape(problem))
+
+    drive(GradientPerturbation().conversation(problem, bound), answer)
+    return scales[1:]
+
+
+@pytest.mark.kills(
+    "mechanisms/descent.py", "whitening, self.even_at,", "whitening, problem.euclidean_radius,"
+)
 @pytest.mark.parametrize("reach", [0.3, 1.0])
 @pytest.mark.parametrize("labels", ["public", "protected"])
 @pytest.mark.parametrize(("loss", "n_classes"), LOSSES)
@@ -267,6 +292,7 @@ def test_what_a_descent_costs_rests_on_its_noise_and_not_on_the_radius_declared(
             for of in {labels, "public"}:
                 assert bound.mu(other, t, of) == bound.mu(problem, t, of)
         assert bound.mu(other) == bound.mu(problem, r)
+        assert sigmas(other, bound) == sigmas(problem, bound)
     twice = dataclasses.replace(bound, sigma=2.0 * bound.sigma)
     assert twice.mu_of_steps(problem, 0.7, labels) == pytest.approx(
         0.5 * bound.mu_of_steps(problem, 0.7, labels), rel=1e-6

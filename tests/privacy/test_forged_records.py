@@ -86,6 +86,7 @@ RANGES = [
 ]
 
 
+@pytest.mark.kills("privacy/problem.py", "not in (None, number):", "is ...:")
 @pytest.mark.parametrize(("path", "value", "match"), RANGES)
 def test_ranges(release_of, forged, path, value, match):
     with pytest.raises(ValueError, match=match) as caught:
@@ -160,6 +161,7 @@ SPELLINGS = [
 ]
 
 
+@pytest.mark.kills("privacy/release.py", '"follows": follows}, record)', '"follows": follows}, {})')
 @pytest.mark.parametrize(("name", "changes"), SPELLINGS)
 @pytest.mark.kills("privacy/release.py", "check_same(plain(written), record)", "plain(written)")
 def test_a_record_has_one_spelling(release_of, forged, name, changes):
@@ -237,6 +239,7 @@ CONTRADICTIONS = [
 ]
 
 
+@pytest.mark.kills("privacy/contradictions.py", "isinstance(origin, Declared)),", "False),")
 @pytest.mark.parametrize(("name", "changes", "match"), CONTRADICTIONS)
 @pytest.mark.kills("privacy/contradictions.py", "max(largest_of) <= largest * up", "True")
 @pytest.mark.kills(

@@ -54,8 +54,8 @@ def test_public_numbers_are_those_of_a_brute_force(seed):
     block_factor = np.sqrt(((held / largest) ** 2).sum(axis=1)).max()
     assert found.block_factor == pytest.approx(block_factor)
     assert found.block_factor >= block_factor
-    # Without owners each record is one.
-    alone = weights_of(rows, codes, k)
+    # Of owners of one record each the record is one.
+    alone = weights_of(rows, codes, k, np.arange(n))
     assert alone.largest == rows.max()
     assert (alone.block_factor, alone.most_records, alone.n_units) == (1.0, 1, n)
 

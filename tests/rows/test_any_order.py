@@ -253,7 +253,7 @@ def test_weights_in_sums_by_hand():
     query, plain = mechanisms.Sums(1.0, 1.0), problem_of(n, d, [100] * 10, norm_bound=2.0)
     for m in (1, 3, 25):
         owners, rows = np.arange(n) // m, np.linspace(0.5, 1.0, n) / m
-        heavy = weights_of(rows, np.arange(n) % 10, 10, owners if m > 1 else None)
+        heavy = weights_of(rows, np.arange(n) % 10, 10, owners)
         own = dataclasses.replace(plain, sums_weights=heavy)
         for found, one in zip(query._roundings(own), query._roundings(plain), strict=True):
             assert found == pytest.approx(heavy.record * one)
@@ -262,7 +262,7 @@ def test_weights_in_sums_by_hand():
 def test_rounding_with_weights_by_hand():
     """The weight of a record and its product with the gradient err too, by 4 u of its length."""
     theta, n = np.zeros((4, 30)), 100
-    heavy = weights_of(np.linspace(0.5, 1.0, n), None, 4)
+    heavy = weights_of(np.linspace(0.5, 1.0, n), None, 4, np.arange(n))
     plain, weighted = (
         rounding_of_mean("softmax", theta, n, 30, weights=own)
         for own in (uniform_weights(n, None), heavy)

@@ -35,7 +35,9 @@ class Mean:
             loss=loss,
             norm_bound=norm_bound,
             domain=domain,
-            sums_weights=None if weights is None else weights_of(weights, y, n_classes),
+            sums_weights=None
+            if weights is None
+            else weights_of(weights, y, n_classes, np.arange(len(y))),
         )
         self.shape = self.problem.kind.n_scores, X.shape[1] + int(constant > 0)
         self._given = {"clip": clip, "constant": constant, "whitening": seen}
