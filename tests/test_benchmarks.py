@@ -472,10 +472,9 @@ def assert_same_page(found, expected):
         assert abs(float(own) - float(its)) < 1.5 * 10.0 ** -len(its.split(".")[1])
 
 
-def test_tables_and_the_page_of_errors_are_made_of_the_committed_cells(tmp_path):
-    report.pages(RESULTS, tmp_path)
-    page = (report.DOCS / "errata.md").read_text()
-    assert_same_page((tmp_path / "errata.md").read_text(), page)
+def test_tables_and_what_is_wrong_in_the_paper_are_made_of_the_committed_cells():
+    page = report.PAGE.read_text()
+    assert_same_page(report.filled(page, RESULTS), page)
     for name, table in report.build(committed()).items():
         text = table.to_csv(index=False) if name.endswith(".csv") else study.markdown(table)
         assert_same_page(text.strip(), (RESULTS / name).read_text().partition("\n\n")[0].strip())
