@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import validate_data
 
 from ._parameters import check_no_mask
-from .labels import plain
+from .labels import native
 from .rows import REFUSED, check_sizes, in_memory, rows_outside
 
 
@@ -117,7 +117,7 @@ def complete_labels(y: Any) -> Any:
     # Labels that are not passed at all are scikit-learn's to refuse.
     if y is not None:
         check_complete("y", y, "drop those records, or give them another label")
-    return plain(y)
+    return native(y)
 
 
 def check_complete(name: str, values: Any, remedy: str) -> None:

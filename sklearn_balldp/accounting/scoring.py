@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..labels import plain
+from ..labels import native
 from ..pipelines import heads_of, is_search
 from ..privacy.gaussian import mu_from_budget
 from ..privacy.noise import Noise, RandomState, check_random_state, grid_slack
@@ -100,7 +100,7 @@ def accuracy_of(estimator: Any, X: ArrayLike, y: ArrayLike) -> float:
     """Without noise."""
     from sklearn.metrics import accuracy_score
 
-    return accuracy_score(plain(y), estimator.predict(X))
+    return accuracy_score(native(y), estimator.predict(X))
 
 
 def _beside_heads(estimator: Any) -> list[str]:

@@ -32,7 +32,7 @@ from .._parameters import (
 from .._validation import all_finite, all_or_nothing, check_complete, complete_labels, validated
 from ..accounting.accountant import check_accountant
 from ..adjacency import DOMAINS, METRICS
-from ..labels import fault_of, plain
+from ..labels import fault_of, native
 from ..losses import Array
 from ..mechanisms import Mechanism, Records, Statistics
 from ..pipelines import Head
@@ -266,7 +266,7 @@ class BaseBallDPClassifier(Head, ClassifierMixin, BaseEstimator, metaclass=ABCMe
         check_complete("classes", listed, "leave them out")
         declared = classes = np.empty(0)
         with contextlib.suppress(TypeError, ValueError):
-            declared = np.asarray(plain(listed))
+            declared = np.asarray(native(listed))
             classes = np.unique(declared)
         if declared.ndim != 1 or len(classes) < 2:
             raise ValueError(
