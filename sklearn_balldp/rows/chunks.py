@@ -41,7 +41,9 @@ class ChunkedRows:
             )
         check_type(X.dtype)
         if np.isnan(X.shape).any():
-            raise RowsError("X: a Dask array of unknown chunks; call X.compute_chunk_sizes() first.")
+            raise RowsError(
+                "X: a Dask array of unknown chunks; call X.compute_chunk_sizes() first."
+            )
         if X.ndim == 2 and X.numblocks[1] > 1:
             raise RowsError(
                 "X: the features of a Dask array must lie in one chunk; pass X.rechunk({1: -1})."

@@ -1,6 +1,5 @@
 """Persons, class weights and declared weights: what one substitution moves, and is released."""
 
-import dataclasses
 import itertools
 from fractions import Fraction
 
@@ -16,7 +15,6 @@ from sklearn.preprocessing import Normalizer
 
 from sklearn_balldp import BallDPRidgePrototype, GradientPerturbation, RadiusPolicy
 from sklearn_balldp.heads.weighing import fit_weights, weights_of
-from sklearn_balldp.losses import make_loss
 from sklearn_balldp.mechanisms import MeanGradient
 from sklearn_balldp.mechanisms.settings import MOST_BALANCED
 from sklearn_balldp.privacy.gaps import clipped_gap
@@ -186,7 +184,9 @@ def test_rounding_with_weights_is_covered():
         theta = np.random.default_rng(0).standard_normal(shape)
         query = MeanGradient(theta, clip=0.2, constant=0.15)
         held = records_of(head, X, y, groups)
-        values = [query.values(problem, held.at(order)) for order in (slice(None), slice(None, None, -1))]
+        values = [
+            query.values(problem, held.at(order)) for order in (slice(None), slice(None, None, -1))
+        ]
         gap = np.linalg.norm(values[0] - values[1])
         rounding = mean_rounding(
             problem.kind,

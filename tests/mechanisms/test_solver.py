@@ -12,7 +12,6 @@ from sklearn_balldp.mechanisms.solver import ConvergenceError, descent_steps, mi
 from sklearn_balldp.privacy.gaps import minimizer_norm_bound
 from sklearn_balldp.privacy.problem import Problem
 from sklearn_balldp.privacy.rounding import gradient_rounding
-from sklearn_balldp.rows.passes import SINGLE_BLAS_THREAD
 
 CASES = [("logistic", 2), ("softmax", 3), ("squared_hinge", 2), ("squared_hinge", 3)]
 RNG = np.random.default_rng(0)

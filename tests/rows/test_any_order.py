@@ -25,6 +25,7 @@ from sklearn_balldp.rows import passes, sources
 from sklearn_balldp.rows.chunks import ChunkedRows
 from sklearn_balldp.rows.sources import Stored
 
+
 def apart(values):
     """The largest distance of two of these."""
     return max(np.linalg.norm(a - b) for a, b in itertools.combinations(values, 2))
