@@ -33,6 +33,10 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
+    config.addinivalue_line(
+        "markers",
+        "kills(file, text, other, attack=''): fails where that module has the other text",
+    )
     config.addinivalue_line("markers", "needs(*libraries): skipped where one of them is missing")
     config.addinivalue_line("markers", "kills(file, text, other): a fault that this test notices")
 

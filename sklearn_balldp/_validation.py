@@ -13,7 +13,7 @@ from sklearn.utils.validation import validate_data
 
 from ._parameters import check_no_mask
 from .labels import plain
-from .rows import REFUSED, Rows, check_sizes, in_memory
+from .rows import REFUSED, check_sizes, in_memory, rows_outside
 
 
 def caller_level() -> int:
@@ -40,7 +40,7 @@ _REMEDIES = {
     "setting an array element with a sequence": (
         "X holds lists in its cells, such as a column of embeddings: make rows of them "
         "(numpy.stack(frame[COLUMN]); pyarrow, polars and Hugging Face columns by to_list() "
-        "first), or read them from the file (sklearn_balldp.rows.from_parquet)."
+        "first)."
     ),
     "Expected 2D array": (
         "Expected 2D array for X, got another shape. Reshape your data: one record per row."
@@ -59,24 +59,19 @@ def validated(
 ) -> Any:
     """Rows (and labels) by scikit-learn's ``validate_data``; no error quotes a cell.
 
-    Rows in a file stay there, unless the ``whole`` of them shall be in memory.
+    Rows in a store or in Dask stay there, unless the ``whole`` of them shall be in memory.
     """
     _check_kind(X)
     y = complete_labels(y)
     check_no_mask("X", X)
-    X = in_memory("X", X)
-    if isinstance(X, Rows):
-        X = X._for_one_fit()
-        if X.dtype not in DTYPES:
-            raise ValueError(
-                f"X: rows of type {X.dtype} are not read from a source; give it the type float16, "
-                "float32 or float64, in this machine's order of bytes."
-            )
+    source = rows_outside(X)
+    if source is not None:
         # A stand-in of this shape and type passes through every check that reads no numbers.
-        stand_in = np.broadcast_to(np.zeros((), dtype=X.dtype), X.shape)
+        stand_in = np.broadcast_to(np.zeros((), dtype=source.dtype), source.shape)
         checked = validated(estimator, stand_in, y, reset=reset)
-        rows = np.asarray(X) if whole else X._for_one_fit()
+        rows = source.whole() if whole else source
         return (rows, checked[1]) if isinstance(checked, tuple) else rows
+    X = in_memory("X", X)
     if isinstance(X, np.ndarray) and X.dtype == np.longdouble and X.ndim == 2:
         # Conversion to float64 would make rows of zeros of the smallest ones.
         with all_finite():
@@ -91,20 +86,10 @@ def validated(
 
 
 def _check_kind(X: Any) -> None:
-    """Raise an error for rows of a kind that no pass takes; a TypeError for stores."""
-    module = type(X).__module__.split(".")[0]
-    remedy = {
-        "zarr": "pass sklearn_balldp.rows.from_zarr(PATH)",
-        "h5py": "pass a class that derives from sklearn_balldp.rows.Rows, or X[:] where it fits",
-    }.get(module)
-    if remedy is not None:
-        raise TypeError(
-            f"X is a {module} {type(X).__name__}, which would be read into memory as a whole: "
-            f"{remedy}."
-        )
+    """Raise a ValueError for rows of a kind that no pass takes."""
     whole = {
-        Path: "a path: read its rows first (sklearn_balldp.rows.from_parquet, numpy.load)",
-        str: "a text: pass rows, or read a file first (sklearn_balldp.rows.from_parquet)",
+        Path: "a path: read its rows first (numpy.load, pyarrow.parquet, zarr.open_array)",
+        str: "a text: pass rows, or read a file first (numpy.load, pyarrow.parquet)",
         Mapping: "a mapping: pass a table or an array of its columns",
         Iterator: "a generator, which can be read once only: pass a list or an array",
         np.matrix: "a numpy.matrix: pass numpy.asarray(X)",

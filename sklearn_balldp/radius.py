@@ -24,7 +24,7 @@ from .adjacency import METRICS
 from .distances import edit_quantile, same_label_quantile
 from .pipelines import ByContent, RowWise
 from .privacy.noise import check_random_state
-from .rows import Rows, project_onto_ball, rows_in_domain
+from .rows import project_onto_ball, rows_in_domain
 
 SOURCES = ("reference", "edits", "declared")
 #: Those that read public rows alone.
@@ -79,7 +79,7 @@ class RadiusPolicy(ByContent, RowWise, OneToOneFeatureMixin, TransformerMixin, B
         X_after)``, or to a head ``X_public`` and ``y_public``.
         "declared" reads the private rows and declares their quantile public, as the paper does; the
         release is then private on that condition only. It reads at most 65536 rows (two of each
-        class at least), also in files and on clusters, and then refuses ``quantile=1``. Heads with
+        class at least), also in stores and in Dask, and then refuses ``quantile=1``. Heads with
         ``protect_labels=True`` refuse it.
     coverage : {"pairs", "records"}, default="pairs"
         What ``quantile`` is a share of, for ``source="edits"``. "pairs" counts every edit by
@@ -224,7 +224,7 @@ class RadiusPolicy(ByContent, RowWise, OneToOneFeatureMixin, TransformerMixin, B
             Rows of norm at most ``norm_bound``.
         """
         check_is_fitted(self)
-        return project_onto_ball(validated(self, X, reset=False), self.norm_bound)
+        return project_onto_ball(validated(self, X, reset=False, whole=True), self.norm_bound)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -294,7 +294,7 @@ def scaled_rows(rows: NDArray[np.floating], norm_bound: float) -> NDArray[np.flo
 
 
 def rows_to_read(
-    policy: RadiusPolicy, X: NDArray[np.floating] | Rows, y: NDArray[Any]
+    policy: RadiusPolicy, X: Any, y: NDArray[Any]
 ) -> tuple[NDArray[np.floating], NDArray[Any]]:
     """The private rows that a policy reads, and their labels: of large classes evenly spaced ones.
 
@@ -302,7 +302,7 @@ def rows_to_read(
     of more rows than are read is refused.
     """
     if len(y) <= MAX_ROWS_READ:
-        return (X[:] if isinstance(X, Rows) else X), y
+        return (X.whole() if hasattr(X, "whole") else X), y
     codes = np.unique(y, return_inverse=True)[1]
     counts = np.bincount(codes)
     # The largest number of rows per class whose total is at most MAX_ROWS_READ.
@@ -320,7 +320,7 @@ def rows_to_read(
             f"quantile=1.0 is the largest distance of all pairs, and of {len(y)} rows at most "
             f"{MAX_ROWS_READ} are read; lower quantile, or pass a radius."
         )
-    return X[read], y[read]
+    return (X.at(read) if hasattr(X, "at") else X[read]), y[read]
 
 
 def _warn_of_small_classes(labels: NDArray[Any]) -> None:

@@ -30,7 +30,6 @@ from sklearn_balldp.command.records import Columns, InputError, read
 from sklearn_balldp.encoders import ImageEncoder, SentenceEncoder
 from sklearn_balldp.pipelines import DenseRows
 from sklearn_balldp.publish import load, save
-from sklearn_balldp.rows import from_parquet
 
 # Notes of the command go through Python's warnings.
 pytestmark = pytest.mark.filterwarnings("default")
@@ -464,12 +463,9 @@ def test_pointers_of_git_lfs_are_told(name, tmp_path):
         read(tmp_path / "f" if name.startswith("f") else path, columns)
 
 
-def test_models_rows_and_weights_that_are_pointers_are_told(models, tmp_path, capsys):
+def test_models_and_weights_that_are_pointers_are_told(models, tmp_path, capsys):
     (tmp_path / "weights").mkdir()
-    for name in ("a.parquet", "weights/model.safetensors"):
-        (tmp_path / name).write_text(LFS)
-    with pytest.raises(ValueError, match="pointer of git-lfs"):
-        from_parquet(tmp_path / "a.parquet", "e")
+    (tmp_path / "weights/model.safetensors").write_text(LFS)
     with pytest.raises(ValueError, match="pointer of git-lfs"):
         _ = SentenceEncoder(tmp_path / "weights").identity
     shutil.copytree(models / "rows", tmp_path / "m")

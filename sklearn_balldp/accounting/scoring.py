@@ -9,6 +9,7 @@ from ..labels import plain
 from ..pipelines import heads_of, is_search
 from ..privacy.gaussian import mu_from_budget
 from ..privacy.noise import Noise, RandomState, check_random_state, grid_slack
+from ..rows import in_memory
 from .accountant import PrivacyAccountant, check_accountant
 from .ledger import OtherRelease, count
 
@@ -70,7 +71,18 @@ class PrivateAccuracy:
                 "Ball-DP head, or what is made of such heads alone, behind steps that map each row "
                 "by itself (those that learn: fit them on public rows, and freeze them)."
             )
+        if hasattr(X, "__dask_graph__"):
+            raise ValueError(
+                "PrivateAccuracy: X is an array of Dask, whose chunks machines may each round in "
+                "its own way: a row could move the predictions of others; pass X.compute()."
+            )
+        y = in_memory("y", y)
         n_rows = len(np.asarray(y))
+        if not n_rows == np.shape(X)[0] > 0:
+            raise ValueError(
+                f"PrivateAccuracy: X has {np.shape(X)[0]} rows and y {n_rows} labels; pass one "
+                "label for each row, and at least one."
+            )
         noise = Noise(self.random_state)
         spent = OtherRelease("accuracy", mu=self.mu, private=noise.private, unit="record")
         count(self.accountant, spent)

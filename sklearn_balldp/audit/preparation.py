@@ -20,7 +20,7 @@ from ..heads import BaseBallDPClassifier, Released, owners_of
 from ..heads.inspection import fit_with_answers, records_of, rows_and_codes
 from ..mechanisms import Records
 from ..pipelines import ModelParts, parts_of
-from ..rows import rows_in_domain
+from ..rows import rows_in_domain, whole
 from .supports import Pool
 
 # Keeps the auditor's stream apart from that of a head with the same seed.
@@ -62,6 +62,17 @@ def prepare(
     """Fit the estimator, unless it is frozen, and gather what its audit needs."""
     if y is None:
         raise ValueError("requires y to be passed, but the target y is None.")
+    # Audits look at single rows: those of a store or of Dask are read.
+    X, y, X_public, y_public, groups = (
+        whole(name, values)
+        for name, values in (
+            ("X", X),
+            ("y", y),
+            ("X_public", X_public),
+            ("y_public", y_public),
+            ("groups", groups),
+        )
+    )
     X, y = indexable(X, column_or_1d(y, warn=True))
     if (X_public is None) != (y_public is None):
         raise ValueError("X_public and y_public go together: pass both or neither.")

@@ -24,7 +24,6 @@ from numpy.typing import NDArray
 from ..encoders import TableEncoder
 from ..encoders.images import check_colours, pixels_of
 from ..pointers import unfetched
-from ..rows import history_of
 from ..text import by_numbers, listed, one_line, trimmed
 from .options import InputError
 
@@ -37,6 +36,13 @@ PICTURES = (
 )
 # Rows of which each value may be the only one of its kind.
 _FEW = 20
+# What folders hold whose Parquet files are those of a table with a history.
+_HISTORIES = {
+    "Delta": "_delta_log/*",
+    "Hudi": ".hoodie/*",
+    "Iceberg": "metadata/*.metadata.json*",
+    "Paimon": "snapshot/snapshot-*",
+}
 #: Rows or files that a message names.
 SHOWN = 5
 # What a folder of a partition is called where its column lacks a value.
@@ -467,9 +473,15 @@ def _check_levels(path: Path, names: list[Path]) -> None:
 
 
 def _check_history(path: Path, tables: list[Path]) -> None:
-    history = history_of(tables)
-    if history is not None:
-        raise InputError(f"{path} {history}")
+    """Raise an InputError for Parquet files of a table that keeps deleted rows."""
+    places = {place(file) for file in tables for place in (os.path.abspath, os.path.realpath)}
+    for folder in sorted({folder for place in places for folder in Path(place).parents}):
+        for kind, mark in _HISTORIES.items():
+            if next(folder.glob(mark), None) is not None:
+                raise InputError(
+                    f"{path} lies in {str(folder)!r}, a table of {kind}, whose files keep rows "
+                    "that were deleted; export those it has now to a folder elsewhere."
+                )
 
 
 def _files(path: Path) -> list[Path]:

@@ -5,15 +5,16 @@ import copy
 import math
 import numbers
 from abc import ABCMeta, abstractmethod
-from collections.abc import Sequence, Set
+from collections.abc import Callable, Sequence, Set
 from dataclasses import KW_ONLY, dataclass, replace
-from functools import cache
+from functools import cache, partial
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.frozen import FrozenEstimator
+from sklearn.metrics import accuracy_score
 from sklearn.utils import Tags
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_is_fitted
@@ -47,11 +48,11 @@ from ..radius import (
     choose_radius,
     known_radius,
 )
-from ..rows import in_memory
+from ..rows import in_memory, joined
 from .fitting import promise, release, warn_of_large_delta
 from .plan import Plan, plan_of
 from .released import Released, Settings
-from .scoring import projected_scores
+from .scoring import ScoreRule, decisions, largest_of
 from .serving import plain_model
 from .weighing import FitWeights, fit_weights
 
@@ -289,9 +290,9 @@ class BaseBallDPClassifier(Head, ClassifierMixin, BaseEstimator, metaclass=ABCMe
 
         Parameters
         ----------
-        X : array-like or Rows of shape (n_samples, n_features)
-            The private embeddings, one record per row: an array, a memory map, or a
-            file (:func:`.from_parquet`), perhaps of a cluster (:func:`.on_cluster`).
+        X : array-like of shape (n_samples, n_features)
+            The private embeddings, one record per row: an array, a memory map, an array of Zarr
+            or HDF5, or one of Dask.
         y : array-like of shape (n_samples,)
             Class labels.
         X_public : array-like of shape (n_public, n_features), optional
@@ -600,30 +601,28 @@ class BaseBallDPClassifier(Head, ClassifierMixin, BaseEstimator, metaclass=ABCMe
                 )
         return classes, codes, tuple(np.bincount(codes, minlength=len(classes)).tolist())
 
-    def _scores(self, X: Any, *, largest: bool = False) -> NDArray[Any]:
+    def _predicted(self, X: Any, finish: Callable[[Array], NDArray[Any]]) -> Any:
+        """What is made of the scores of rows: lazily, where these are an array of Dask."""
         check_is_fitted(self)
         X = validated(self, X, reset=False)
-        coef, intercept = self._linear_rule()
-        bound, domain = self.release_.norm_bound, self.release_.domain
+        release = self.release_
+        rule = ScoreRule(*self._linear_rule(), release.norm_bound, release.domain, finish)
+        if hasattr(X, "lazily"):
+            return X.lazily(rule)
         with all_finite():
-            return projected_scores(X, coef, intercept, bound, domain, largest=largest)
+            return joined(rule, X)
 
-    def decision_function(self, X: ArrayLike) -> NDArray[np.floating]:
+    def decision_function(self, X: ArrayLike) -> Array:
         """Scores of the released rule: (n_samples,) for two classes, else (n_samples, n_classes).
 
-        Rows ``X`` are brought into the domain as in ``fit``. A score of two classes is positive for
-        ``classes_[1]``. Scores are float32 for rows of float32 or float16, if that can hold the
-        weights, and float64 for others.
+        Rows ``X`` are brought into the domain as in ``fit``; those of Dask give an array of Dask. A
+        score of two classes is positive for ``classes_[1]``.
         """
-        scores = self._scores(X)
-        if scores.shape[1] == 2:
-            return scores[:, 1] - scores[:, 0]
-        return scores[:, 0] if scores.shape[1] == 1 else scores
+        return self._predicted(X, decisions)
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """Predicted labels of rows ``X``, each one of ``classes_``."""
-        codes = self._scores(X, largest=True)
-        return self.classes_[codes]
+        """Predicted labels of rows ``X``, each one of ``classes_``; of Dask, where they are its."""
+        return self._predicted(X, partial(_labels_of, self.classes_))
 
     def score(self, X: ArrayLike, y: Any, sample_weight: ArrayLike | None = None) -> float:
         """Accuracy: the share of the rows whose label is predicted.
@@ -642,7 +641,8 @@ class BaseBallDPClassifier(Head, ClassifierMixin, BaseEstimator, metaclass=ABCMe
         float
             Of private rows it is private information, and no part of the release.
         """
-        return super().score(X, plain(y), sample_weight)
+        labels, found = complete_labels(y), in_memory("X", self.predict(X))
+        return accuracy_score(labels, found, sample_weight=sample_weight)
 
     def to_sklearn(self, *, project: bool = True) -> Any:
         """The released model as plain scikit-learn, for a place where this package is not.
@@ -685,6 +685,11 @@ class BaseSumsClassifier(BaseBallDPClassifier):
 def _parameters_of(kind: type[BaseBallDPClassifier]) -> frozenset[str]:
     """Names of the parameters of a head's class."""
     return frozenset(kind._get_param_names())
+
+
+def _labels_of(classes: NDArray[Any], scores: Array) -> NDArray[Any]:
+    """The labels of largest score."""
+    return classes[largest_of(scores)]
 
 
 def _check_labels(name: str, classes: NDArray[Any]) -> None:

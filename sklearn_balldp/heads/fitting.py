@@ -20,7 +20,7 @@ from .._validation import all_finite, caller_level
 from .._version import __version__
 from ..accounting import count
 from ..losses import Array
-from ..mechanisms import Kernel, Mechanism, Query, Records, answered, drive
+from ..mechanisms import Kernel, Mechanism, Query, Records, Sums, answered, drive
 from ..mechanisms.settings import TUNING
 from ..privacy.bounds import Bound, check_rising, tag_of
 from ..privacy.gaussian import mu_from_budget
@@ -30,7 +30,7 @@ from ..privacy.release import Release
 from ..privacy.weights import Weights
 from ..progress import bar
 from ..radius import ChosenRadius
-from ..rows import SINGLE_BLAS_THREAD, blas_threads_for, check_sizes, row_blocks
+from ..rows import SINGLE_BLAS_THREAD, blas_threads_for, blocks_of, check_sizes
 from .released import Released
 
 
@@ -95,6 +95,13 @@ def release(head: Any, pledge: Pledge, records: Records) -> Released:
     mechanism, problem, noise = pledge.mechanism, pledge.problem, pledge.noise
     bound: Any = pledge.release.bound
     settings = head._settings()
+    if not isinstance(bound, Sums) and getattr(records.X, "is_lazy", False):
+        warnings.warn(
+            "X is a Dask array that is not persisted: each pass of this fit computes it anew. Pass "
+            "X.persist(), if its chunks fit into the memory of the workers.",
+            UserWarning,
+            stacklevel=caller_level(),
+        )
     if head.accountant is not None:
         # A limit is told before rows are read, and rows that are refused anyway cost nothing.
         head.accountant.ledger.check(pledge.release)
@@ -144,7 +151,7 @@ def _check_rows(X: Any, domain: str) -> None:
     """Raise a ValueError if rows in memory are refused; those of files are read once counted."""
     if isinstance(X, np.ndarray):
         with all_finite():
-            for _, block in row_blocks(X):
+            for _, block in blocks_of(X):
                 check_sizes(block, domain)
 
 

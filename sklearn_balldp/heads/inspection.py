@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from .._validation import all_finite, validated
 from ..mechanisms import Records
 from ..privacy.noise import Noise
-from ..rows import Rows, check_sizes
+from ..rows import check_sizes
 from . import HEADS
 from .base import BaseBallDPClassifier
 from .fitting import keeps_answers
@@ -58,9 +58,8 @@ def rows_and_codes(
     head: BaseBallDPClassifier, X: Any, y: Any
 ) -> tuple[NDArray[np.floating], NDArray[np.intp]]:
     """Rows as a fitted head sees them, in memory, and positions of their labels among its own."""
-    X, y = validated(head, X, y, reset=False)
     # Audits look at single rows: those of a file are read.
-    X = np.asarray(X) if isinstance(X, Rows) else X
+    X, y = validated(head, X, y, reset=False, whole=True)
     codes = np.searchsorted(head.classes_, y).clip(max=len(head.classes_) - 1)
     if not np.all(head.classes_[codes] == y):
         raise ValueError("y holds labels that the released model does not know.")

@@ -6,7 +6,7 @@ noise scale, and what they cost is known beforehand at every radius: see "Noise 
 
 import math
 from dataclasses import dataclass, field, replace
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any, ClassVar
 
 import numpy as np
@@ -373,11 +373,10 @@ class GradientPerturbation(Mechanism):
         sigma, farthest = bound.sigma(problem, whitening), bound.longest(problem, whitening)
         query = MeanGradient(theta, sigma, bound.clip, constant, whitening)
 
-        def rounded(theta: Array) -> Array:
-            norm = max(float(np.linalg.norm(theta)), 1e-300)
-            return theta * min(1.0, farthest / norm)
+        def limited(theta: Array) -> Array:
+            return theta * min(1.0, farthest / max(float(np.linalg.norm(theta)), 1e-300))
 
-        theta, velocity = rounded(theta), np.zeros(theta.shape)
+        theta, velocity = limited(theta), np.zeros(theta.shape)
         products, last = [], last_of(bound.n_steps)
         for _ in range(bound.n_steps):
             gradient = yield replace(query, theta=theta)
@@ -386,7 +385,7 @@ class GradientPerturbation(Mechanism):
                 # The gradients of a record's classes add up to zero: noise in the sum is no signal.
                 gradient = gradient - gradient.mean(axis=0)
             velocity = bound.momentum * velocity + gradient
-            theta = rounded((theta - rate * velocity) / pull)
+            theta = limited((theta - rate * velocity) / pull)
         parameters = _for_original_rows(problem, theta, constant, whitening)
         if statistics is None or problem.kind.margins:
             return parameters
@@ -400,15 +399,12 @@ def _start_of(
 ) -> tuple[PublicMap | None, Array]:
     """The map that released sums tell, and their discriminant for rows behind it."""
 
-    def map_of() -> PublicMap | None:
-        return whitening_map(statistics, bound.least_reach) if bound.whitened else None
-
+    whitening = whitening_map(statistics, bound.least_reach) if bound.whitened else None
+    if bound.start is not None and bound.start.pooled:
+        return whitening, np.zeros(bound.shape(problem))
     # Nothing restores what is taken off slopes that are released as they are.
     share = (bound.mu_of_steps(problem) / bound.budget) ** 2 if bound.n_steps > 0 else 1.0
-    rule = partial(discriminant_of, statistics, problem, share)
-    if bound.start is not None and bound.start.pooled:
-        return map_of(), np.zeros(bound.shape(problem))
-    whitening, (coef, intercept) = map_of(), rule()
+    coef, intercept = discriminant_of(statistics, problem, share)
     reach = bound.reach(problem, whitening)
     if whitening is not None:
         intercept = intercept + coef @ whitening.centre

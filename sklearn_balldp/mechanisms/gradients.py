@@ -1,4 +1,4 @@
-"""Mean gradients of weighted records at any parameters: one pass, in double precision."""
+"""Losses and gradients of weighted records at any parameters: one pass, in double precision."""
 
 import math
 from collections.abc import Sequence
@@ -9,12 +9,12 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ..adjacency import RowGeometry
-from ..losses import clip_residuals
+from ..losses import Codes, Loss, clip_residuals
 from ..privacy.gaps import SMALLEST_CLIP, gap_at_any_parameters
 from ..privacy.plain import are_numbers
 from ..privacy.problem import Problem
-from ..privacy.rounding import SHORTEST, block_rows, mean_rounding
-from ..rows import each, row_blocks, rows_in_domain
+from ..privacy.rounding import SHORTEST, mean_rounding
+from ..rows import joined, kept_rows, rows_in_domain, total
 from .kernel import Array, Query, Records
 from .whitening import PublicMap
 
@@ -136,6 +136,88 @@ def _moves_no_further(whitening: PublicMap, problem: Problem) -> bool:
     return whitening.within_limits and len(whitening.centre) == problem.n_features
 
 
+@dataclass(frozen=True)
+class Place:
+    """Brings rows into the domain, and moves them by a public map; its factors come later."""
+
+    norm_bound: float
+    domain: str
+    whitening: PublicMap | None = None
+
+    def __call__(self, block: Array) -> Array:
+        block = rows_in_domain(block, self.norm_bound, self.domain)
+        if self.whitening is None:
+            return block
+        block = block - self.whitening.centre
+        factors = self.whitening.projections(block)
+        return block if factors is None else block * factors[:, None]
+
+
+@dataclass(frozen=True)
+class LossAt:
+    """Losses and residuals of a block of records at public parameters: one or several at once.
+
+    Attributes
+    ----------
+    place : Place or None
+        Brings the rows into place; None for rows that are.
+    loss : Loss
+        Of one record.
+    weights : ndarray of shape (n_features, n_parameters * n_scores)
+        Weights of the scores, for rows in place.
+    offsets : ndarray of shape (n_parameters * n_scores,)
+        Offsets of the scores.
+    clip : float or None
+        Norm that the residual of each record is clipped to.
+    valued : bool
+        Whether losses are asked for; then of one parameter.
+    """
+
+    place: Place | None
+    loss: Loss
+    weights: Array
+    offsets: Array
+    clip: float | None = None
+    valued: bool = False
+
+    @property
+    def width(self) -> int:
+        """Number of scores of a row."""
+        return len(self.offsets)
+
+    def __call__(self, block: Array, codes: Codes, masses: Array | None) -> list[Array]:
+        """Sums of weighted losses, of residuals times rows, and of residuals."""
+        values, residuals, block = self._evaluated(block, codes, masses)
+        return [values, residuals.T @ block, residuals.sum(axis=0)]
+
+    def alone(self, block: Array, codes: Codes, masses: Array | None) -> Array:
+        """Residuals times rows, and residuals in a last column, of every record alone."""
+        _, residuals, block = self._evaluated(block, codes, masses)
+        augmented = np.hstack([block, np.ones((len(block), 1))])
+        return residuals[..., None] * augmented[:, None]
+
+    def _evaluated(
+        self, block: Array, codes: Codes, masses: Array | None
+    ) -> tuple[Array, Array, Array]:
+        if self.place is not None:
+            block = self.place(block)
+        scores = block @ self.weights + self.offsets
+        residuals: Any
+        values = np.zeros(len(block))
+        if self.valued:
+            values, residuals = self.loss.evaluate(scores, codes)
+        else:
+            residuals = self.loss.residuals(
+                scores.reshape(len(block), -1, self.loss.n_scores), codes
+            )
+        if self.clip is not None:
+            residuals = clip_residuals(residuals, self.clip)
+        residuals = residuals.reshape(len(block), -1)
+        if masses is not None:
+            values, residuals = values * masses, residuals * masses[:, None]
+        return values.sum(keepdims=True), residuals, block
+
+
 class Gradients:
     """Sums of gradients of a loss at any parameters, over records in place.
 
@@ -152,69 +234,39 @@ class Gradients:
         constant: float,
         clip: float | None,
     ) -> None:
-        self._problem, self._records, self._map = problem, records, whitening
+        self._problem, self._map = problem, whitening
         self._constant, self._clip = float(constant), clip
-        self._weights, self._kept = records.weights, None
-        if records.X.shape[0] * records.X.shape[1] * 8 <= KEPT_BYTES:
-            kept = np.empty(records.X.shape)
-
-            def keep(start: int, stop: int) -> None:
-                for rows, block in self._blocks(start, stop):
-                    kept[rows] = block
-
-            list(each(keep, *kept.shape))
-            self._kept = kept
-
-    def _blocks(self, start: int, stop: int) -> Any:
-        """Blocks of rows in place: in the domain, and moved; what shortens them comes after."""
-        at = self._map
-        if self._kept is not None:
-            size = block_rows(self._kept.shape[1])
-            places = (slice(i, min(i + size, stop)) for i in range(start, stop, size))
-            yield from ((rows, self._kept[rows]) for rows in places)
-            return
-        for rows, block in row_blocks(self._records.X, start, stop):
-            block = rows_in_domain(block, self._problem.norm_bound, self._problem.domain)
-            factors = None
-            if at is not None:
-                block -= at.centre
-                factors = at.projections(block)
-            yield rows, block if factors is None else block * factors[:, None]
+        self._columns = records.codes, records.weights
+        place = Place(problem.norm_bound, problem.domain, whitening)
+        self._X: Any = records.X
+        self._place: Place | None = None
+        if isinstance(self._X, np.ndarray) and 8 * self._X.size <= KEPT_BYTES:
+            self._X = kept_rows(place, self._X)
+        else:
+            self._place = place
 
     def sums(self, thetas: Array, *, alone: bool = False) -> Array:
         """Sums of weighted gradients at some parameters; with ``alone`` those of every record."""
-        d, n_columns = self._records.X.shape[1], thetas.shape[0] * thetas.shape[1]
-        columns = thetas.reshape(n_columns, -1)
-        weights, offsets = self._shortened(columns[:, :d]).T, self._constant * columns[:, d:]
-        parts = partial(self._of_range, weights, offsets.sum(axis=1), thetas.shape[:2], alone)
-        n = len(self._records)
-        added = np.concatenate(list(each(parts, n, d))) if alone else sum(each(parts, n, d))
-        columns = [self._shortened(added[..., :d])]
+        columns = thetas.reshape(-1, thetas.shape[-1])
+        at, d = self._at(columns), self._X.shape[1]
+        if alone:
+            added = joined(at.alone, self._X, *self._columns)
+            products, ones = added[..., :d], added[..., d:]
+        else:
+            _, products, sums = total(at, self._X, *self._columns)
+            ones = sums[:, None]
+        parts = [self._shortened(products)]
         if self._constant > 0.0:
-            columns.append(self._constant * added[..., d:])
-        return np.concatenate(columns, axis=-1).reshape(*added.shape[:-2], *thetas.shape)
+            parts.append(self._constant * ones)
+        gradients = np.concatenate(parts, axis=-1)
+        return gradients.reshape(*gradients.shape[:-2], *thetas.shape)
 
-    def _of_range(
-        self, weights: Any, offsets: Array, shape: Any, alone: bool, start: int, stop: int
-    ) -> Array:
-        """Residuals times rows and times one, of a range of the records."""
-        loss, codes = self._problem.kind, self._records.codes
-        results: list[Array] = []
-        added = np.zeros((len(offsets), weights.shape[0] + 1))
-        for rows, block in self._blocks(start, stop):
-            scores = (block @ weights + offsets).reshape(len(block), *shape)
-            residuals = loss.residuals(scores, codes[rows])
-            if self._clip is not None:
-                residuals = clip_residuals(residuals, self._clip)
-            residuals = residuals.reshape(len(block), -1)
-            if self._weights is not None:
-                residuals = residuals * self._weights[rows][:, None]
-            block = np.hstack([block, np.ones((len(block), 1))])
-            if alone:
-                results.append(residuals[..., None] * block[:, None])
-            else:
-                added += residuals.T @ block
-        return np.concatenate(results) if alone else added
+    def _at(self, columns: Array, *, valued: bool = False) -> LossAt:
+        """The function of a block at parameters, one in each row of ``columns``."""
+        d = self._X.shape[1]
+        weights = np.ascontiguousarray(self._shortened(columns[:, :d]).T)
+        offsets = self._constant * columns[:, d:].sum(axis=1)
+        return LossAt(self._place, self._problem.kind, weights, offsets, self._clip, valued)
 
     def _shortened(self, weights: Any) -> Any:
         """Weights for moved rows from those for mapped ones, or gradients the other way."""

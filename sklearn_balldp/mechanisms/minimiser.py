@@ -22,6 +22,8 @@ from .solver import minimise
 _TOLERANCE = 5e-4
 # Share of the certified gradient norm that the computed one may use; the rest is its rounding.
 _ACCEPTED = 0.9
+# Errors of a computed norm that it holds at least, as no two passes need err alike.
+_ERRORS = 2.0
 # Gradient norms below this share of the size of the summed terms are lost in rounding.
 _REACHABLE = 1e-13
 
@@ -64,7 +66,9 @@ class Minimiser(Query):
         if not (regular and are_numbers(self.tol, self.sigma) and 0.0 <= self.tol < math.inf):
             return False
         # As of those that are certifiable: else records decide whether the solver reaches it.
-        return self.accepted(problem) >= 0.5 * replace(self, tol=0.0).rounding(problem)[0]
+        reachable = replace(self, tol=0.0).rounding(problem)[0]
+        accepted, rounding = self.accepted(problem), self.rounding(problem)[1]
+        return accepted >= max(0.5 * reachable, _ERRORS * rounding)
 
     def domain(self, problem: Problem, radius: float) -> RowGeometry:
         """Augmented rows and a radius, with the allowance for rounding."""
@@ -119,8 +123,9 @@ class Minimiser(Query):
         # must exceed the computed norm that is accepted: tol >= accepted + rounding.
         reachable, rounding = self.rounding(problem)
         tol = max(self.tol, reachable)
-        query = replace(self, tol=max(tol, _ACCEPTED * tol + rounding))
-        if query.accepted(problem) < 0.5 * tol:
+        least = (1.01 + _ERRORS) * rounding
+        query = replace(self, tol=max(tol, _ACCEPTED * tol + rounding, least))
+        if query.accepted(problem) < max(0.5 * tol, _ERRORS * query.rounding(problem)[1]):
             raise ValueError(
                 f"alpha={problem.alpha!r} is too small: in double precision no minimiser can be "
                 "certified at this shape; raise alpha."

@@ -1,14 +1,14 @@
 """Regularised mean losses of linear scores, over records in place."""
 
 import math
-from typing import Any
+from functools import partial
 
 import numpy as np
 
 from ..losses import Array
 from ..privacy.problem import Problem
 from ..rows import total
-from .gradients import Gradients
+from .gradients import Gradients, Place
 from .kernel import Records
 
 
@@ -26,28 +26,21 @@ class LinearObjective(Gradients):
 
     def value_and_gradient(self, theta: Array) -> tuple[float, Array]:
         """Objective and gradient at ``theta`` (shape ``self.shape``), in one pass."""
-        d, mass = self._problem.n_features, self._problem.sums_weights.total
-        weights, offsets = theta[:, :d].T, theta[:, d:].sum(axis=1)
-
-        def of_range(start: int, stop: int) -> tuple[float, Array]:
-            value, added = 0.0, np.zeros((len(theta), d + 1))
-            for rows, block in self._blocks(start, stop):
-                codes = self._records.codes[rows]
-                values, residuals = self.loss.evaluate(block @ weights + offsets, codes)
-                if self._weights is not None:
-                    values = values * self._weights[rows]
-                    residuals = residuals * self._weights[rows][:, None]
-                value += float(values.sum())
-                added += residuals.T @ np.hstack([block, np.ones((len(block), 1))])
-            return value, added
-
-        value, added = total(of_range, *self._records.X.shape)
-        gradient = added[:, : self.shape[1]] / mass + self.alpha * theta
-        return value / mass + 0.5 * self.alpha * float(np.vdot(theta, theta)), gradient
+        at, mass = self._at(theta, valued=True), self._problem.sums_weights.total
+        losses, products, ones = total(at, self._X, *self._columns)
+        augmented = np.hstack([products, ones[:, None]])[:, : self.shape[1]]
+        value = float(losses[0]) / mass + 0.5 * self.alpha * float(np.vdot(theta, theta))
+        return value, augmented / mass + self.alpha * theta
 
     def second_moment(self, n_rows: int) -> Array:
         """Second moment of about ``n_rows`` augmented rows, evenly spread: a preconditioner."""
-        step = max(1, len(self._records) // n_rows)
-        sample: Any = np.concatenate([b[::step] for _, b in self._blocks(0, len(self._records))])
-        sample = np.hstack([sample, np.ones((len(sample), self.shape[1] - sample.shape[1]))])
-        return sample.T @ sample / len(sample)
+        step = max(1, self._X.shape[0] // n_rows)
+        moment, size = total(partial(_moment_of_some, self._place, step), self._X)
+        return (moment / size)[: self.shape[1], : self.shape[1]]
+
+
+def _moment_of_some(place: Place | None, step: int, block: Array) -> list[Array]:
+    """Second moment of every ``step``-th row of a block, augmented by one, and their number."""
+    some = block[::step] if place is None else place(block[::step])
+    some = np.hstack([some, np.ones((len(some), 1))])
+    return [some.T @ some, np.full(1, float(len(some)))]

@@ -20,10 +20,10 @@ from ..privacy.plain import are_numbers
 from ..privacy.problem import Problem
 from ..privacy.rounding import sums_rounding
 from ..privacy.sensitivity import moment_sensitivity
-from ..rows import row_blocks, rows_in_domain, total
+from ..rows import rows_in_domain, total
 from .base import Mechanism
 from .discriminant_rule import likely_counts
-from .kernel import Array, Conversation, Query, Records
+from .kernel import Array, Codes, Conversation, Query, Records
 from .settings import share_of_sums
 
 #: How prototypes use the public class counts.
@@ -273,8 +273,11 @@ class Sums(Query):
         )
 
     def values(self, problem: Problem, records: Records) -> Array:
-        pass_over = partial(_sums_of, self, problem, records)
-        return self._flat(problem, *total(pass_over, *records.X.shape))
+        domain = problem.norm_bound, problem.domain
+        of_block = partial(
+            _sums_of, *domain, self.n_sums(problem), self.pooled, self.moment is not None
+        )
+        return self._flat(problem, *total(of_block, records.X, records.codes, records.weights))
 
     def _flat(self, problem: Problem, sums: Array, moment: Any, counts: Array) -> Array:
         """Values in one row; only the upper half of the moment is read."""
@@ -329,24 +332,27 @@ def _pairs(d: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     return np.minimum(i, j)[:size], np.maximum(i, j)[:size]
 
 
-def _sums_of(query: Sums, problem: Problem, records: Records, start: int, stop: int) -> Any:
-    """Class sums, upper half of the second moment, and counts, of a range of the records."""
-    k, d = query.n_sums(problem), problem.n_features
-    sums, counts = np.zeros((k, d)), np.zeros(k)
-    side = d if query.moment is not None else 0
-    moment: Any = np.zeros((side, side), order="F")
-    for rows, block in row_blocks(records.X, start, stop):
-        block = rows_in_domain(block, problem.norm_bound, problem.domain)
-        weights = np.ones(len(block)) if records.weights is None else records.weights[rows]
-        classes = 0 * records.codes[rows] if query.pooled else records.codes[rows]
-        # Column i holds row i's weight at its class.
-        places = weights, classes, np.arange(len(block) + 1)
-        sums += sp.csc_array(places, (k, len(block))) @ block
-        counts += np.bincount(classes, weights, k)
-        if query.moment is not None:
-            scaled = block if records.weights is None else block * (weights**0.5)[:, None]
-            moment = dsyrk(1.0, scaled.T, beta=1.0, c=moment, overwrite_c=True)
-    return sums, moment, counts
+def _sums_of(
+    norm_bound: float,
+    domain: str,
+    n_sums: int,
+    pooled: bool,
+    squared: bool,
+    block: Array,
+    codes: Codes,
+    weights: Array | None,
+) -> list[Array]:
+    """Class sums, upper half of the second moment (none unless ``squared``), and counts."""
+    block = rows_in_domain(block, norm_bound, domain)
+    masses = np.ones(len(block)) if weights is None else weights
+    classes = 0 * codes if pooled else codes
+    # Column i holds row i's weight at its class.
+    places = masses, classes, np.arange(len(block) + 1)
+    sums = sp.csc_array(places, (n_sums, len(block))) @ block
+    moment: Any = np.zeros((0, 0))
+    if squared:
+        moment = dsyrk(1.0, (block if weights is None else block * (masses**0.5)[:, None]).T)
+    return [sums, moment, np.bincount(classes, masses, n_sums)]
 
 
 @dataclass(eq=False, repr=False)

@@ -13,8 +13,7 @@ import numpy as np
 
 from ..losses import Array
 from ..privacy.plain import are_numbers, make_plain
-from ..rows import blas_threads_for, domain_factors, project_onto_ball
-from ..rows.sources import Floats
+from ..rows import blas_threads_for, domain_factors
 from .settings import LEAST_KEPT, MOST_DIRECTIONS, WHITENING
 
 
@@ -101,18 +100,13 @@ class PublicMap:
         after = np.where(long, self.norm / np.sqrt(np.where(long, squares, 1.0)), 1.0)
         return after if factors is None else factors * after
 
-    def squares(self, moved: Floats) -> Floats:
-        """Squares of the norms of A times moved rows, in their precision."""
-        squares: Floats = np.vecdot(moved, moved)
+    def squares(self, moved: Array) -> Array:
+        """Squares of the norms of A times moved rows."""
+        squares: Array = np.vecdot(moved, moved)
         if not self.shortens:
             return squares
-        inner = moved @ self.directions.astype(moved.dtype)
-        return squares - (inner * inner) @ (1.0 - self.factors**2).astype(moved.dtype)
-
-    def place(self, rows: Floats) -> Floats:
-        """Rows of the domain, mapped."""
-        moved: Any = project_onto_ball(rows - self.centre, self.reach)
-        return project_onto_ball(self.shortened(moved), self.norm)
+        inner = moved @ self.directions
+        return squares - (inner * inner) @ (1.0 - self.factors**2)
 
 
 def whitening_map(statistics: Any, least_reach: float) -> PublicMap:

@@ -8,7 +8,7 @@ from .weights import Weights
 
 UNIT_ROUNDOFF = 2.0**-53
 #: Values of a block of rows, and most rows and most blocks that are added up one after the other:
-#: proofs count on them.
+#: proofs count on them, and so on that all else is added in pairs (:mod:`.rows.passes`).
 BLOCK_VALUES, BLOCK, MOST_BLOCKS = 2**18, 4096, 256
 #: Least norm, in units of B, that a whitening map may leave for rows: relative errors of a row grow
 #: as it gets shorter.
@@ -25,10 +25,14 @@ def block_rows(n_features: int) -> int:
 
 
 def additions(n_rows: int, n_features: int) -> float:
-    """Most additions that the term of a row passes through: in its block, run, and total."""
+    """Most additions that the term of a row passes through, however rows are cut into chunks.
+
+    Those of the rows of its block, and of the blocks of its run; runs and parts are added in pairs.
+    A public number, which follows from the shape alone.
+    """
     # A record that is not checked yet may state a negative number.
-    rows = block_rows(n_features)
-    return rows + MOST_BLOCKS + max(n_rows, 0) / (rows * MOST_BLOCKS) + 10.0
+    pairs = 4.0 * math.log2(max(n_rows, 0) + 2)
+    return block_rows(n_features) + MOST_BLOCKS + pairs
 
 
 def mean_rounding(
@@ -73,7 +77,8 @@ def mean_rounding(
     if not weights.uniform:
         # Weights are rounded, and so are their products.
         record += 4.0 * u * gradient
-    added = 1.01 * additions(n_samples, n_features) * UNIT_ROUNDOFF + turned
+    # Divisions by the total weight and the noise scale, and products of errors.
+    added = 1.01 * (additions(n_samples, n_features) + 8.0) * UNIT_ROUNDOFF + turned
     return record + added * gradient
 
 
@@ -96,7 +101,7 @@ def gradient_rounding(
     """Bound on the rounding error of a computed gradient of the objective, from public numbers."""
     scores = (n_features + 3.0) * norm * row_norm * loss.curvature
     # A row's projection factor errs like a sum of n_features squares; its weight is a factor too.
-    terms = additions(n_samples, n_features) + n_features + loss.n_scores + 18.0
+    terms = additions(n_samples, n_features) + n_features + loss.n_scores + 26.0
     sums = terms * loss.score_residual_limit(norm * row_norm)
     columns = math.sqrt(loss.n_scores)
     return 2.0 * UNIT_ROUNDOFF * columns * row_norm * (scores + sums)

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..losses import Array
-from .passes import row_blocks
+from .passes import blocks_of
 from .sources import Floats
 
 #: Rows are refused if an entry is larger than the first, or, on the sphere, if the largest entry is
@@ -88,7 +88,7 @@ def project_onto_ball(X: ArrayLike, norm_bound: float) -> Floats:
         rows = np.ascontiguousarray(rows, dtype=np.promote_types(kind, np.float32))
     projected = rows
     try:
-        for place, block in row_blocks(rows):
+        for place, block in blocks_of(rows):
             factors = domain_factors(block, norm_bound)
             if factors is not None:
                 projected = rows.copy() if projected is rows else projected

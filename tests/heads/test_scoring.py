@@ -1,4 +1,4 @@
-"""What is predicted of a row depends on that row alone, bit for bit, whatever the others hold."""
+"""What is predicted of a row depends on it and on its place, bit for bit, whatever others hold."""
 
 import numpy as np
 import pytest
@@ -7,9 +7,9 @@ from other_rows import LAYOUTS, assert_others_stay, of_many_sizes
 from row_cases import refused_rows
 
 from sklearn_balldp.accounting import PrivateAccuracy
-from sklearn_balldp.heads.scoring import projected_scores
+from sklearn_balldp.heads.scoring import ScoreRule, largest_of
 from sklearn_balldp.privacy.noise import Noise
-from sklearn_balldp.rows import rows_in_domain
+from sklearn_balldp.rows import joined, rows_in_domain
 
 DTYPES = (np.float16, np.float32, np.float64)
 
@@ -20,7 +20,7 @@ DTYPES = (np.float16, np.float32, np.float64)
     ("n", "k", "layout", "norm_bound", "size"),
     [
         *((60, k, layout, 1.7, 1.0) for k, layout in zip((1, 3, 10, 3), LAYOUTS, strict=True)),
-        # Several shards; many columns; a bound, and weights, that take double precision.
+        # Several ranges; many columns; an extreme bound, and extreme weights.
         (2100, 3, "C", 1.0, 1.0),
         (60, 340, "F", 1.0, 1.0),
         (60, 10, "C", 1e-13, 1.0),
@@ -35,8 +35,8 @@ def test_other_rows_keep_their_scores(n, k, layout, norm_bound, size, domain, dt
     coef, intercept = size * rng.standard_normal((k, 24)), size * rng.standard_normal(k)
 
     def scores(X):
-        values = projected_scores(X, coef, intercept, norm_bound, domain)
-        largest = projected_scores(X, coef, intercept, norm_bound, domain, largest=True)
+        rule = coef, intercept, norm_bound, domain
+        values, largest = (joined(ScoreRule(*rule, end), X) for end in (None, largest_of))
         assert np.isfinite(values).all()
         return {"scores": values, "largest": largest}
 
@@ -54,9 +54,8 @@ def test_scores_of_rows_of_any_size(k, domain, dtype):
     X = of_many_sizes(rng.standard_normal((400, 24)).astype(dtype))
     coef, intercept = rng.standard_normal((k, 24)), rng.standard_normal(k)
     inside = rows_in_domain(X.astype(np.float64), 1.7, domain)
-    found = projected_scores(X, coef, intercept, 1.7, domain)
-    rough = 1e-13 if dtype == np.float64 else 1e-4
-    np.testing.assert_allclose(found, inside @ coef.T + intercept, rtol=rough, atol=rough)
+    found = joined(ScoreRule(coef, intercept, 1.7, domain), X)
+    np.testing.assert_allclose(found, inside @ coef.T + intercept, rtol=1e-13, atol=1e-13)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -127,12 +126,6 @@ def test_rows_that_are_refused_in_a_fit_are_not_predicted_either(domain, dtype):
 
 
 def test_infinite_offsets_are_of_classes_that_are_never_predicted():
-    """Minus infinity leaves the precision of the rows as it is; huge offsets take double."""
-    X, coef = np.eye(3, dtype=np.float32), np.eye(3)
     offsets = np.array([0.0, -np.inf, 0.0])
-    scores = projected_scores(X, coef, offsets, 1.0)
-    assert scores.dtype == np.float32
+    scores = joined(ScoreRule(np.eye(3), offsets, 1.0), np.eye(3, dtype=np.float32))
     assert scores.argmax(axis=1).tolist() == [0, 0, 2]
-    low = projected_scores(X, coef, np.array([-2e39, -1e39, -3e39]), 1.0)
-    assert low.dtype == np.float64
-    assert low.argmax(axis=1).tolist() == [1, 1, 1]

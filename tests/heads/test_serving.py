@@ -162,14 +162,6 @@ def test_rows_of_any_length_up_to_the_stated_ones(domain):
         head.predict_proba(1e155 * X)
 
 
-@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
-def test_scores_have_the_precision_that_is_stated(dtype):
-    X, y = data(3, dtype=dtype)
-    head = BallDPLogisticRegression(8.0).fit(X, y)
-    for method in (head.decision_function, head.predict_proba, head.predict_log_proba):
-        assert method(X).dtype == np.promote_types(dtype, np.float32)
-
-
 def test_dask_tells_fits_of_the_same_parameters_apart():
     """Tasks of one name are computed once, whichever of two fits they are of."""
     da = pytest.importorskip("dask.array")

@@ -107,7 +107,8 @@ def test_a_start_scores_alike_through_every_map(Head, monkeypatch):
             monkeypatch.setattr(descent, "whitening_map", moved_alone)
         query = first_step(fitted(50.0, Head, 2.0, steps(), radius=0.05))
         maps.append(query.whitening)
-        seen = np.pad(query.whitening.place(X), ((0, 0), (0, 1)), constant_values=query.constant)
+        moved = as_computed(X, seen=query.whitening)
+        seen = np.pad(moved, ((0, 0), (0, 1)), constant_values=query.constant)
         kept &= np.linalg.norm(X - query.whitening.centre, axis=1) < query.whitening.norm
         found = seen @ query.theta.T
         scores.append(found - (Head is LOSSES[0]) * found.mean(axis=1, keepdims=True))

@@ -1,33 +1,29 @@
 """Losses and their row-block evaluation against definitions and finite differences."""
 
-import tracemalloc
-
 import mpmath
 import numpy as np
 import pytest
+from mean_gradients import objective_of
 
 from sklearn_balldp.losses import LOSSES, make_loss
-from sklearn_balldp.mechanisms.objective import LinearObjective
+from sklearn_balldp.mechanisms import gradients
 from sklearn_balldp.privacy.rounding import gradient_rounding
 
 CASES = [("logistic", 2), ("softmax", 4), ("squared_hinge", 2), ("squared_hinge", 4)]
 
 
 def make(loss, n_classes, *, n=300, d=5, dtype=np.float64, scale=1.0, **params):
+    """An objective, its rows and their codes."""
     rng = np.random.default_rng(0)
-    X = rng.standard_normal((n, d)) * scale / np.sqrt(d)
-    return of_rows(loss, X.astype(dtype), rng.integers(n_classes, size=n), n_classes, **params)
-
-
-def of_rows(loss, X, codes, n_classes, **params):
-    params = {"alpha": 0.1, "norm_bound": 1.0, "fit_intercept": True, **params}
-    return LinearObjective(loss, X, codes, n_classes, **params)
+    X = (rng.standard_normal((n, d)) * scale / np.sqrt(d)).astype(dtype)
+    codes = rng.integers(n_classes, size=n)
+    return objective_of(loss, X, codes, n_classes, **params), X, codes
 
 
 @pytest.mark.parametrize(("loss", "n_classes"), CASES)
 def test_weighted_gradients_match_finite_differences(loss, n_classes):
     weights = np.random.default_rng(2).random(300)
-    objective = make(loss, n_classes, fit_intercept=False, weights=weights, total=weights.sum())
+    objective, *_ = make(loss, n_classes, fit_intercept=False, weights=weights)
     theta, direction = np.random.default_rng(1).standard_normal((2, *objective.shape))
     step = 1e-6
     _, gradient = objective.value_and_gradient(theta)
@@ -39,26 +35,29 @@ def test_weighted_gradients_match_finite_differences(loss, n_classes):
     ("dtype", "fit_intercept", "scale"),
     [(np.float16, True, 2.0), (np.float32, False, 0.3), (np.float64, True, 2.0)],
 )
-def test_second_moment_is_that_of_rows_in_the_ball(fit_intercept, scale, dtype):
-    """Over several panels, blocks and shards; rows are every third."""
-    n, d = 30_000, 205
-    objective = make("logistic", 2, n=n, d=d, scale=scale, dtype=dtype, fit_intercept=fit_intercept)
-    X = objective.X[::3].astype(np.float64)
-    Z = X / np.maximum(1.0, np.linalg.norm(X, axis=1))[:, None]
-    Z = np.hstack([Z, np.ones((len(Z), int(fit_intercept)))])
-    found = objective.second_moment(n // 3)
-    np.testing.assert_allclose(found, Z.T @ Z / len(Z), atol=1e-12)
-    np.testing.assert_array_equal(found, found.T)
+def test_second_moment_is_that_of_rows_in_the_ball(fit_intercept, scale, dtype, monkeypatch):
+    """Of some rows of every block, evenly spread, whether rows are kept or not."""
+    n, d = 10_000, 205
+    one, X, _ = make("logistic", 2, n=n, d=d, scale=scale, dtype=dtype, fit_intercept=fit_intercept)
+    Z = X.astype(np.float64)
+    Z /= np.maximum(1.0, np.linalg.norm(Z, axis=1))[:, None]
+    Z = np.hstack([Z, np.ones((n, int(fit_intercept)))])
+    np.testing.assert_allclose(one.second_moment(n), Z.T @ Z / n, atol=1e-12)
+    monkeypatch.setattr(gradients, "KEPT_BYTES", 0)
+    other, *_ = make("logistic", 2, n=n, d=d, scale=scale, dtype=dtype, fit_intercept=fit_intercept)
+    np.testing.assert_allclose(other.second_moment(n // 3), one.second_moment(n // 3), atol=1e-12)
+    apart = np.linalg.norm(one.second_moment(n // 3) - one.second_moment(n))
+    assert 0.0 < apart < 0.3 * np.linalg.norm(one.second_moment(n))
 
 
 @pytest.mark.parametrize(("loss", "n_classes"), CASES)
 def test_value_is_the_definition(loss, n_classes):
-    objective = make(loss, n_classes)
+    objective, X, codes = make(loss, n_classes)
     theta = np.random.default_rng(1).standard_normal(objective.shape)
-    X = objective.X / np.maximum(1, np.linalg.norm(objective.X, axis=1))[:, None]
+    X = X / np.maximum(1, np.linalg.norm(X, axis=1))[:, None]
     scores = np.hstack([X, np.ones((len(X), 1))]) @ theta.T
     total = mpmath.mpf(0)
-    for row, code in zip(scores, objective.codes, strict=True):
+    for row, code in zip(scores, codes, strict=True):
         if loss == "softmax":
             total += mpmath.log(sum(mpmath.exp(s) for s in row)) - row[code]
             continue
@@ -89,19 +88,24 @@ def test_stable_for_huge_margins(loss):
         assert value.sum() == pytest.approx(2 * margin + np.log(2))
 
 
+@pytest.mark.parametrize("kept", [2**30, 0])
 @pytest.mark.parametrize(
     ("loss", "n_classes", "dtype"),
     [*((*case, np.float32) for case in CASES), ("softmax", 4, np.float16), (*CASES[1], np.float64)],
 )
-def test_projection_blocks_and_dtypes(loss, n_classes, dtype):
-    objective = make(loss, n_classes, n=5000, dtype=dtype, scale=3.0)
-    X = objective.X.astype(np.float64)
+def test_projection_blocks_and_dtypes(loss, n_classes, dtype, kept, monkeypatch):
+    """The objective of rows that are in the ball by now; and gradients are those of queries."""
+    monkeypatch.setattr(gradients, "KEPT_BYTES", kept)
+    objective, X, codes = make(loss, n_classes, n=5000, dtype=dtype, scale=3.0)
+    X = X.astype(np.float64)
     X = X / np.maximum(1, np.linalg.norm(X, axis=1))[:, None]
-    plain = of_rows(loss, X, objective.codes, n_classes, norm_bound=1.1)
+    plain = objective_of(loss, X, codes, n_classes, norm_bound=1.1)
     theta = np.random.default_rng(1).standard_normal(objective.shape)
     found, expected = (kind.value_and_gradient(theta) for kind in (objective, plain))
     for mine, reference in zip(found, expected, strict=True):
         np.testing.assert_allclose(mine, reference, rtol=1e-12, atol=1e-12)
+    asked = objective.sums(theta[None])[0] / 5000 + objective.alpha * theta
+    np.testing.assert_allclose(asked, found[1], rtol=1e-12, atol=1e-12)
 
 
 LOGISTIC = make_loss("logistic", 2)
@@ -109,11 +113,11 @@ LOGISTIC = make_loss("logistic", 2)
 
 @pytest.mark.parametrize(("loss", "n_classes"), CASES)
 def test_gradient_rounding_bounds_the_error(loss, n_classes):
-    objective = make(loss, n_classes, n=40, d=3)
+    objective, X, codes = make(loss, n_classes, n=40, d=3)
     theta = 30 * np.random.default_rng(1).standard_normal(objective.shape)
-    own = {"norm": float(np.linalg.norm(theta)), "row_norm": objective.row_norm}
+    own = {"norm": float(np.linalg.norm(theta)), "row_norm": np.sqrt(2.0)}
     bound = gradient_rounding(objective.loss, n_samples=40, n_features=3, **own)
-    error = objective.value_and_gradient(theta)[1] - _mpmath_gradient(objective, theta)
+    error = objective.value_and_gradient(theta)[1] - _mpmath_gradient(objective, X, codes, theta)
     assert np.linalg.norm(error) <= bound
 
 
@@ -121,7 +125,7 @@ def test_gradient_rounding_covers_the_projection_of_long_rows():
     d = 300_000
     X, codes = np.vstack([np.full(d, 0.3), np.full(d, 0.11)]), np.array([1, 0])
     given = {"alpha": 1e3, "fit_intercept": False}
-    both, one = (of_rows("logistic", X[:n], codes[:n], 2, **given) for n in (2, 1))
+    both, one = (objective_of("logistic", X[:n], codes[:n], 2, **given) for n in (2, 1))
     gradient, single = (own.value_and_gradient(np.zeros(own.shape))[1] for own in (both, one))
     bound = gradient_rounding(LOGISTIC, n_samples=2, n_features=d, norm=1.0 / 1e3, row_norm=1.0)
     # At zero the two residuals are -1/2 and 1/2 and both rows project to 1/sqrt(d): they cancel.
@@ -136,8 +140,8 @@ def test_gradient_rounding_has_every_term():
     """Worst cases that data hardly reach: long sums, long rows, large parameters."""
     unit, small = 2.0**-53, {"norm": 0.0, "row_norm": 1.0}
     long_sum = gradient_rounding(LOGISTIC, n_samples=10**9, n_features=10, **small)
-    # A block, the shard's 128ths twice, and pairs of shards.
-    assert long_sum >= 2 * unit * (2**14 + 2 * 4e5 / 128 + np.log2(2500))
+    # Rows of a block, blocks of a run, and pairs of runs.
+    assert long_sum >= 2 * unit * (4096 + 256 + 2 * np.log2(1e9 / 4096 / 256))
     long_row = gradient_rounding(LOGISTIC, n_samples=2, n_features=10**6, **small)
     assert long_row >= 2 * unit * 10**6
     far = {"n_samples": 2, "n_features": 10**4, "norm": 1e3, "row_norm": 1.0}
@@ -146,16 +150,17 @@ def test_gradient_rounding_has_every_term():
     assert gradient_rounding(make_loss("squared_hinge", 2), **hinge) >= 4 * unit * 4096 * 4e9
 
 
-def test_row_norm_counts_the_intercept():
-    assert make("logistic", 2, norm_bound=2.0).row_norm == pytest.approx(np.sqrt(5))
-    assert make("logistic", 2, norm_bound=2.0, fit_intercept=False).row_norm == 2.0
+def test_smoothness_counts_the_intercept():
+    one, _, _ = make("logistic", 2, norm_bound=2.0)
+    assert one.smoothness == pytest.approx(0.25 * 5.0 + 0.1)
+    assert make("logistic", 2, norm_bound=2.0, fit_intercept=False)[0].smoothness == 1.1
 
 
-def _mpmath_gradient(objective, theta):
+def _mpmath_gradient(objective, X, codes, theta):
     with mpmath.workdps(40):
         total = mpmath.zeros(*theta.shape)
         weights = mpmath.matrix(theta.tolist())
-        for row, code in zip(objective.X, objective.codes, strict=True):
+        for row, code in zip(X, codes, strict=True):
             x = [mpmath.mpf(float(v)) for v in row]
             norm = mpmath.sqrt(sum(v * v for v in x))
             x = [v / max(1, norm) for v in x] + [mpmath.mpf(1)]
@@ -171,20 +176,12 @@ def _mpmath_gradient(objective, theta):
             for k, value in enumerate(residual):
                 for j, v in enumerate(x):
                     total[k, j] += value * v
-        mean = total / len(objective.X) + mpmath.mpf(objective.alpha) * weights
+        mean = total / len(X) + mpmath.mpf(objective.alpha) * weights
         return np.array(mean.tolist(), dtype=float)
 
 
-def test_no_float64_copy_of_the_rows():
-    objective = make("softmax", 4, n=60_000, d=64, dtype=np.float32, scale=0.5)
-    theta = np.zeros(objective.shape)
-    tracemalloc.start()
-    objective.value_and_gradient(theta)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak < 0.5 * objective.X.nbytes
-
-
 def test_non_finite_rows():
+    objective = objective_of("logistic", np.full((3, 2), 0.1), np.array([0, 1, 0]), 2)
     with pytest.raises(FloatingPointError):
-        of_rows("logistic", np.full((3, 2), np.nan), np.array([0, 1, 0]), 2)
+        objective_of("logistic", np.full((3, 2), np.nan), np.array([0, 1, 0]), 2)
+    assert np.isfinite(objective.value_and_gradient(np.zeros(objective.shape))[0])

@@ -5,9 +5,9 @@ import numpy as np
 from sklearn_balldp.heads.weighing import weights_of
 from sklearn_balldp.mechanisms import MeanGradient, Records
 from sklearn_balldp.mechanisms.gradients import Gradients
+from sklearn_balldp.mechanisms.objective import LinearObjective
 from sklearn_balldp.privacy import rounding
 from sklearn_balldp.privacy.problem import Problem
-from sklearn_balldp.rows import table_of, working_precision
 
 
 class Mean:
@@ -26,7 +26,6 @@ class Mean:
         weights=None,
         domain="ball",
     ):
-        single = table_of(X).precision(working_precision(X.dtype)) is np.float32
         self.problem = Problem(
             n_samples=X.shape[0],
             n_features=X.shape[1],
@@ -36,17 +35,14 @@ class Mean:
             loss=loss,
             norm_bound=norm_bound,
             domain=domain,
-            precision="float32" if single else "float64",
             sums_weights=None
             if weights is None
             else weights_of(weights, y, n_classes, np.arange(len(y))),
         )
         self.shape = self.problem.kind.n_scores, X.shape[1] + int(constant > 0)
         self._given = {"clip": clip, "constant": constant, "whitening": seen}
-        self.dtype = np.dtype(self.query(np.zeros(self.shape)).precision(self.problem))
-        records = Records(X, y, weights)
-        self.passes = Gradients(self.problem, records, **self._given, dtype=self.dtype)
-        self.table = self.passes._table
+        given = seen, constant, clip
+        self.passes = Gradients(self.problem, Records(X, y, weights), *given)
 
     def __call__(self, thetas):
         return self.passes.sums(thetas) / self.problem.sums_weights.total
@@ -64,14 +60,27 @@ class Mean:
             norm_bound=self.problem.norm_bound if seen is None else seen.reach,
             constant=self._given["constant"],
             clip=self._given["clip"],
-            dtype=self.dtype,
             weights=self.problem.sums_weights,
             whitened=seen is not None and seen.shortens,
         )
 
-    @property
-    def kept(self):
-        return self.passes._kept
+
+def objective_of(loss, X, y, n_classes, *, weights=None, **params):
+    """The regularised mean loss of records, by default over the unit ball and with intercepts."""
+    given = {"alpha": 0.1, "norm_bound": 1.0, "fit_intercept": True, **params}
+    problem = Problem(
+        n_samples=X.shape[0],
+        n_features=X.shape[1],
+        n_classes=n_classes,
+        class_counts=tuple(np.bincount(y, minlength=n_classes).tolist()),
+        radius=0.5,
+        loss=loss,
+        sums_weights=None
+        if weights is None
+        else weights_of(weights, y, n_classes, np.arange(len(y))),
+        **given,
+    )
+    return LinearObjective(problem, Records(X, y, weights))
 
 
 def as_computed(X, *, norm_bound=1.0, seen=None, domain="ball"):
@@ -85,7 +94,6 @@ def as_computed(X, *, norm_bound=1.0, seen=None, domain="ball"):
         loss="logistic",
         norm_bound=norm_bound,
         domain=domain,
-        precision="float64" if X.dtype == np.float64 else "float32",
     )
     query, code = MeanGradient(np.zeros((1, X.shape[1])), whitening=seen), np.array([1])
     return np.array([-2.0 * query.values(problem, Records(row[None], code))[0] for row in X])

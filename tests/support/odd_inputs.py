@@ -11,7 +11,6 @@ import numpy as np
 from sklearn_balldp import BallDPRidgePrototype
 from sklearn_balldp.encoders import ImageEncoder, SentenceEncoder
 from sklearn_balldp.encoders.weights import DEFAULT, located
-from sklearn_balldp.rows import from_parquet
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.standard_normal((6, 2)), np.array([0, 1, 0, 1, 0, 1])
@@ -126,7 +125,6 @@ CASES: dict[str, Callable[[Path], Any]] = {
     "the path of a Parquet file, to fit": lambda f: fitted(written(f)),
     "its name, to fit": lambda f: fitted(str(written(f))),
     "texts, to fit a head": lambda _: fitted([[text] for text in TEXTS]),
-    "hf://": lambda _: from_parquet("hf://datasets/name/rows.parquet", "e"),
     "no texts": lambda _: texts([]),
     "no texts, with a cache": cached,
     "a batch of columns": lambda _: texts({"text": TEXTS}),
