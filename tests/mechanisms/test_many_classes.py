@@ -97,7 +97,7 @@ def test_the_discriminant_is_that_of_all_inner_products(seed):
 
 @pytest.mark.parametrize("spread", [0.0, 8.0])
 def test_margins_are_those_of_all_scores(spread):
-    """Were the sum of all classes less one taken, the small ones beside a large one would cancel."""
+    """Were the sum of all classes less one taken, small ones beside a large one would cancel."""
     rng, k = np.random.default_rng(0), 12
     means, _, _ = sums_of(k)
     coef, intercept = rng.standard_normal((k, D)), rng.standard_normal(k)
