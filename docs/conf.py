@@ -100,7 +100,9 @@ def plain(app, page, source):
     text = re.sub(r"\]\(\.\./examples/(plot_\w+)\.py\)", r"](auto_examples/\1)", text)
     for place in re.findall(r"^\[[^]]*\]\((static/\w+\.html)\)$", text, re.MULTILINE):
         part = (Path(__file__).parent / place).read_text("utf-8").replace('src="', 'src="_static/')
-        text = re.sub(rf"^\[[^]]*\]\({place}\)$", f"```{{raw}} html\n{part}```", text, flags=re.MULTILINE)
+        text = re.sub(
+            rf"^\[[^]]*\]\({place}\)$", f"```{{raw}} html\n{part}```", text, flags=re.MULTILINE
+        )
     if page == "guide":
         for caption, links in re.findall(r"^\*\*(.+)\*\*\n\n((?:- .+\n)+)", text, re.MULTILINE):
             pages = "\n".join(re.findall(r"\((\w+)\.md\)", links))
