@@ -130,8 +130,8 @@ def public_labels():
     return (
         'The "standard DP" columns keep labels and class counts public. In the audit the noise '
         "uses the counts, and hiding the label too takes as many times more noise as the last "
-        "column of that table says. In Table 1 it does not, and the same noise happens to hide label "
-        "changes too: at r = 2B they move prototypes by less, 2√2 B/(2 + λn) against "
+        "column of that table says. In Table 1 it does not, and the same noise happens to hide "
+        "label changes too: at r = 2B they move prototypes by less, 2√2 B/(2 + λn) against "
         "4B/(2 + λn)."
     )
 
