@@ -73,15 +73,15 @@ class PrivateAccuracy:
             )
         if hasattr(X, "__dask_graph__"):
             raise ValueError(
-                "PrivateAccuracy: X is an array of Dask, whose chunks machines may round each in its "
-                "own way, so that a row could move the predictions of others; pass X.compute()."
+                "PrivateAccuracy: X is an array of Dask, whose chunks machines may each round in "
+                "its own way: a row could move the predictions of others; pass X.compute()."
             )
         y = in_memory("y", y)
         n_rows = len(np.asarray(y))
         if not n_rows == np.shape(X)[0] > 0:
             raise ValueError(
-                f"PrivateAccuracy: X has {np.shape(X)[0]} rows and y {n_rows} labels; pass one label "
-                "for each row, and at least one."
+                f"PrivateAccuracy: X has {np.shape(X)[0]} rows and y {n_rows} labels; pass one "
+                "label for each row, and at least one."
             )
         noise = Noise(self.random_state)
         spent = OtherRelease("accuracy", mu=self.mu, private=noise.private, unit="record")

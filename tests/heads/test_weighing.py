@@ -132,7 +132,7 @@ def test_numbers_of_records_that_are_none():
 
 
 def test_rounding_with_weights_is_covered():
-    """Weights of persons: means of other orders stay as near as the bound says."""
+    """Of persons: means of other orders stay as near as the bound says."""
     X, y = rows(400, 4, d=20)
     for groups in (None, owners(y)):
         head = head_of("descent", mechanism=GradientPerturbation(start="zero"))
@@ -141,7 +141,9 @@ def test_rounding_with_weights_is_covered():
         theta = np.random.default_rng(0).standard_normal(shape)
         query = MeanGradient(theta, clip=0.2, constant=0.15)
         held = records_of(head, X, y, groups)
-        values = [query.values(problem, held.at(order)) for order in (slice(None), slice(None, None, -1))]
+        values = [
+            query.values(problem, held.at(order)) for order in (slice(None), slice(None, None, -1))
+        ]
         gap = np.linalg.norm(values[0] - values[1])
         rounding = mean_rounding(
             problem.kind,

@@ -90,6 +90,8 @@ def test_a_block_stays_as_it_was_read(tmp_path):
     assert np.shares_memory(block, kept)
 
 
+@pytest.mark.kills("rows/passes.py", "        a += b", "        a += 2 * b")
+@pytest.mark.kills("rows/passes.py", "max(len(rows), 1), size)", "max(len(rows) - size, 1), size)")
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize(("n", "d"), [(0, 3), (1, 3), (9000, 40), (300_000, 2)])
 def test_every_row_is_added_up_once(n, d, threads, monkeypatch):
@@ -114,7 +116,9 @@ def test_every_row_is_added_up_once(n, d, threads, monkeypatch):
 def test_threads_ignore_what_their_caller_ignores():
     """Else whether a warning is given would depend on the rows."""
     with np.errstate(all="ignore"):
-        (found,) = passes.total(lambda block: [1e308 * 10.0 * block.sum(axis=0)], np.ones((10**5, 4)))
+        (found,) = passes.total(
+            lambda block: [1e308 * 10.0 * block.sum(axis=0)], np.ones((10**5, 4))
+        )
     assert np.isinf(found).all()
 
 

@@ -304,7 +304,9 @@ def test_errors_of_a_library_quote_no_row():
 
     for store in (Store(X, talkative), Store(X, lambda X, rows: 1 // 0)):
         head = clone(HEADS["prototypes"]).set_params(delta=1e-4, radius=0.3)
-        with pytest.raises(ValueError, match=r"cannot be read \((OS|ZeroDivision)Error\)") as caught:
+        with pytest.raises(
+            ValueError, match=r"cannot be read \((OS|ZeroDivision)Error\)"
+        ) as caught:
             head.fit(store, y)
         assert caught.value.__context__ is None
         assert not hasattr(head, "release_")
