@@ -26,7 +26,7 @@ from .jobs import heads
 from .timing import disk_speed, embeddings, rates, watched
 
 CLASSES, STEPS, THREADS = 10, 20, 2
-ROWS, CHUNK, REPEATS = (1_000_000, 128), 50_000, 1
+ROWS, CHUNK, REPEATS = (1_000_000, 128), 50_000, 3
 KEEPS = {"MALLOC_TRIM_THRESHOLD_": 2**28, "MALLOC_MMAP_THRESHOLD_": 2**28, "OMP_NUM_THREADS": 1}
 OPTIONS = {"memory_limit": None, "dashboard_address": ":0", "threads_per_worker": 1}
 
