@@ -38,7 +38,6 @@ def pytest_configure(config):
         "kills(file, text, other, attack=''): fails where that module has the other text",
     )
     config.addinivalue_line("markers", "needs(*libraries): skipped where one of them is missing")
-    config.addinivalue_line("markers", "kills(file, text, other): a fault that this test notices")
 
 
 def pytest_collection_modifyitems(config, items):

@@ -52,6 +52,8 @@ def test_bad_radius(radius, metric, name):
         problem_of(metric).euclidean(radius)
 
 
+@pytest.mark.kills("adjacency.py", "up = 1.0 + ROW_ALLOWANCE", "up = 1.0")
+@pytest.mark.kills("adjacency.py", "min(radius, 2.0 * norm_bound)", "min(radius, norm_bound)")
 def test_domain():
     """Its geometry by hand, and the allowance for rounding, once and for all."""
     domain = RowGeometry(2.0, 0.5, 1.5)

@@ -221,6 +221,7 @@ def bad_files(tmp_path_factory):
 
 
 @pytest.mark.parametrize(("command", "match"), BAD)
+@pytest.mark.kills("command/public.py", "if common > len(contents) / 2 and (", "if False and (")
 def test_bad_input_ends_in_one_line_before_any_noise(
     command, match, bad_files, monkeypatch, capsys
 ):
@@ -495,6 +496,9 @@ def test_a_plan_of_texts_needs_no_encoder(balldp, monkeypatch, capsys):
 # Predictions --------------------------------------------------------------------------------------
 
 
+@pytest.mark.kills(
+    "command/predict.py", "options.column or published.column or kind", "options.column or kind"
+)
 def test_predict_knows_the_column_that_train_was_told(balldp):
     lists(frame()).rename(columns={"e": "vector"}).to_csv("lists.csv", index=False)
     for name, column in (("rows.csv", "e"), ("lists.csv", "vector")):

@@ -92,6 +92,11 @@ def test_curvature(loss):
 
 
 @pytest.mark.parametrize("reach", [0.0, 0.7, 3.0, 40.0])
+@pytest.mark.kills(
+    "losses.py",
+    "return float(np.max(expit(math.log(rest) + high) * np.sqrt(1.0 + shared)))",
+    "return float(np.max(expit(math.log(rest) + high) * np.sqrt(1.0 + shared))) / 1.05",
+)
 def test_residual_limits(loss, reach):
     """Of one problem while the scores of a record are at most ``reach`` long."""
     scores = RNG.uniform(-1.0, 1.0, (20_000, loss.n_scores))
@@ -157,6 +162,12 @@ def test_some_case_bounds_each_pair_of_residuals(loss, reach, share):
         assert form(found, *factors) <= form(stated, *factors) * (1 + 1e-10) + 1e-15
 
 
+@pytest.mark.kills(
+    "losses.py",
+    "    versine = 0.5\n",
+    "    versine = 0.25\n",
+    attack="gap at any parameters, softmax",
+)
 def test_angle_between_residuals_of_one_label(loss):
     scores, codes = drawn(loss, 40_000)
     found = residuals(loss, scores, np.zeros_like(codes))

@@ -285,6 +285,16 @@ def said(command, path, models, monkeypatch, capsys):
 
 
 @pytest.mark.parametrize("name", CASES)
+@pytest.mark.kills(
+    "command/files.py",
+    '            if blank:\n                raise InputError(f"{path}: line',
+    '            if False:\n                raise InputError(f"{path}: line',
+)
+@pytest.mark.kills(
+    "command/files.py",
+    '            amount = "more" if',
+    '            row += [""] * width\n            continue\n            amount = "more" if',
+)
 def test_what_was_read_wrongly(name, models, tmp_path, monkeypatch, capsys):
     file, content, command, expected, *others = CASES[name]
     path = tmp_path / file

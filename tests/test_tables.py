@@ -59,6 +59,7 @@ def far(first, second):
 
 
 @pytest.mark.parametrize("knots", [2, 4, 7])
+@pytest.mark.kills("encoders/tables.py", "= scale / math.sqrt(self.n_values)", "= scale")
 def test_rows_have_norm_one_and_no_negative_entry(knots):
     rows = TableEncoder(COLUMNS, knots=knots).transform(records(1500, knots))
     assert rows.dtype == np.float32
@@ -68,6 +69,13 @@ def test_rows_have_norm_one_and_no_negative_entry(knots):
 
 @pytest.mark.parametrize("knots", [2, 3, 4, 8])
 @pytest.mark.parametrize("declared", [[18, 90], [0, 20_000, 50_000, 200_000], [-1e-9, 1e-9]])
+@pytest.mark.kills(
+    "encoders/tables.py",
+    "math.sin(0.25 * math.pi * min",
+    "math.sin(0.2 * math.pi * min",
+    attack="distances of declared columns",
+)
+@pytest.mark.kills("encoders/tables.py", "float(steps.min())", "float(steps.max())")
 def test_no_change_of_a_number_goes_further_and_some_go_as_far(declared, knots):
     """Starts lie everywhere, near every knot from both sides, and beyond the bounds."""
     encoder = TableEncoder({"v": declared, "w": ["a", "b"]}, knots=knots)
@@ -102,6 +110,7 @@ def test_no_change_of_a_number_goes_further_and_some_go_as_far(declared, knots):
 
 
 @pytest.mark.parametrize("m", range(1, len(COLUMNS) + 1))
+@pytest.mark.kills("encoders/tables.py", "square = 2.0 * int(change)", "square = 1.0 * int(change)")
 def test_no_change_of_some_cells_goes_further(m):
     encoder, rng = TableEncoder(COLUMNS), np.random.default_rng(m)
     own, others = records(500, 1), records(500, 2)

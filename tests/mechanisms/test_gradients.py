@@ -54,6 +54,12 @@ def naive(loss, X, y, theta, clip, constant):
 
 @pytest.mark.parametrize(("clip", "constant"), [(None, 0.0), (0.2, 0.5)])
 @pytest.mark.parametrize(("loss", "n_classes"), CASES)
+@pytest.mark.kills(
+    "losses.py",
+    "    if residuals.shape[-1] == 1:\n        return np.clip(residuals, -clip, clip)\n",
+    "    return residuals\n",
+    attack="descent from zero",
+)
 def test_record_by_record(loss, n_classes, clip, constant):
     X, y = data(300, n_classes)
     mean = Mean(loss, X, y, n_classes, clip, constant)
@@ -173,6 +179,16 @@ ORDERS = 40
 
 
 @pytest.mark.parametrize("size", [1e6, 9e14])
+@pytest.mark.kills(
+    "mechanisms/gradients.py",
+    "return gap / problem.effective_size + 2.0 * rounding",
+    "return gap / problem.effective_size",
+)
+@pytest.mark.kills(
+    "mechanisms/gradients.py",
+    "            norm=norm,\n            n_samples",
+    "            norm=0.0,\n            n_samples",
+)
 def test_any_order_of_addition_is_covered(size):
     """Equal rows at the edge of the clip, weights across them: all records may differ at once."""
     n, d, rng, sums = 512, 64, np.random.default_rng(0), []
@@ -263,6 +279,12 @@ def test_rows_err_as_little_as_is_proved(dtype, moved, kept, whitening, monkeypa
 
 @pytest.mark.parametrize("n_directions", [0, 3, 12])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.kills(
+    "mechanisms/whitening.py",
+    "return self._scaled(weights, self.factors - 1.0)",
+    "return 1.05 * self._scaled(weights, self.factors - 1.0)",
+    attack="descent from sums",
+)
 def test_rows_stay_in_the_smaller_ball_and_move_no_further_apart(n_directions, dtype):
     """What the gaps at tau rest on: rows of any norm, any map, stored in both precisions."""
     rng, d = np.random.default_rng(0), 12

@@ -94,6 +94,9 @@ class Spends(Query):
 # -- the filter ------------------------------------------------------------------------------------
 
 
+@pytest.mark.kills(
+    "mechanisms/kernel.py", "if spent > self._limit:", "if spent > 1.69 * self._limit:"
+)
 def test_a_promise_is_used_up_to_the_last_bit():
     """Pythagorean shares are exact in binary: one unit in the last place more is refused."""
     filter_ = PrivacyFilter(PROBLEM, promising(1.25))
@@ -111,6 +114,12 @@ def test_a_promise_is_used_up_to_the_last_bit():
 
 
 @pytest.mark.parametrize("n", [3, 1000])
+@pytest.mark.kills(
+    "mechanisms/kernel.py",
+    "self._spent, self._asked = spent, self._asked + 1",
+    "self._asked += 1",
+    attack="what the filter lets pass",
+)
 def test_the_sum_of_squares_is_exact(n):
     """As many equal queries as rational arithmetic allows: no tolerance, and no lost unit."""
     mu, promised = 0.1, math.sqrt(0.01 * n)
@@ -128,6 +137,11 @@ def test_what_no_promise_covers(mu):
         PrivacyFilter(PROBLEM, promising(MU)).charge(Spends(mu_=mu))
 
 
+@pytest.mark.kills(
+    "mechanisms/kernel.py",
+    "self._spent, self._asked = spent, self._asked + 1",
+    "self._spent = spent",
+)
 def test_no_more_queries_than_allowed():
     noise = Counted(0)
     ask = kernel(noise=noise, most_queries=3)
@@ -166,6 +180,16 @@ def test_too_little_noise_is_refused_before_it_is_drawn(query):
     assert noise.calls == 0
 
 
+@pytest.mark.kills(
+    "mechanisms/kernel.py",
+    "        if self._charge is not None:\n            self._charge()\n",
+    "        values()\n        if self._charge is not None:\n            self._charge()\n",
+)
+@pytest.mark.kills(
+    "mechanisms/kernel.py",
+    "            self._charge()\n            self._charge = None\n",
+    "            charge, self._charge = self._charge, None\n            charge()\n",
+)
 def test_a_release_is_counted_once_between_the_first_acceptance_and_its_values(monkeypatch):
     """What refuses to count it stops the values too, and is asked again."""
     happened, full = [], [True]
@@ -262,6 +286,26 @@ WRONG = {
 
 
 @pytest.mark.parametrize("name", WRONG)
+@pytest.mark.kills(
+    "mechanisms/whitening.py",
+    '<= norm_bound * (1.0 + 1e-9):\n            return "its centre',
+    '< math.inf:\n            return "its centre',
+)
+@pytest.mark.kills(
+    "mechanisms/gradients.py",
+    "            return math.inf\n        norm = float(",
+    "            return 0.0\n        norm = float(",
+)
+@pytest.mark.kills(
+    "mechanisms/gradients.py",
+    "if not mapped or self.theta.shape != shape:",
+    "if self.theta.shape != shape:",
+)
+@pytest.mark.kills(
+    "mechanisms/gradients.py",
+    "return largest <= longest and float(np.linalg.norm(self.theta)) <= longest",
+    "return True",
+)
 def test_states_that_no_proof_speaks_of(name):
     query = WRONG[name]
     if isinstance(query, dict):
@@ -279,6 +323,7 @@ def test_counts_that_overflow_for_some_labels_are_refused():
     assert Sums(1.0, constant=1e307).mu(problem) == math.inf
 
 
+@pytest.mark.kills("mechanisms/kernel.py", 'with np.errstate(all="ignore"):', "with np.errstate():")
 def test_what_a_conversation_has_numpy_raise_is_no_error_of_some_records():
     """A flag that one record sets would end the fit of its data set alone."""
 
@@ -300,6 +345,11 @@ def test_a_buffer_that_is_written_again_changes_no_query():
     assert query.whitening.factors == 0.5
 
 
+@pytest.mark.kills(
+    "mechanisms/minimiser.py",
+    "regular = bool(problem.loss) and problem.alpha > 0.0 and self.method in METHODS",
+    "regular = True",
+)
 def test_problems_that_no_proof_speaks_of():
     """Without a loss there is no gradient; without a regulariser there may be no minimiser."""
     for problem in (replace(PROBLEM, loss=""), replace(PROBLEM, alpha=0.0)):
@@ -312,6 +362,7 @@ def test_problems_that_no_proof_speaks_of():
 
 @pytest.mark.parametrize("precision", ["float32", "float64"])
 @pytest.mark.parametrize("loss", ["softmax", "squared_hinge"])
+@pytest.mark.kills("mechanisms/gradients.py", "_MOST_SCORE = 1e15", "_MOST_SCORE = 1e290")
 def test_huge_states_have_a_finite_price_or_none(loss, precision):
     """What is answered is a number on every data set: no error tells one from another."""
     problem = replace(PROBLEM, loss=loss)
@@ -376,6 +427,11 @@ class Tiny(float):
 
 
 @pytest.mark.parametrize("name", PLAIN)
+@pytest.mark.kills(
+    "privacy/plain.py",
+    '            array = np.array(array, dtype=np.float64, order="C", subok=False)\n',
+    "",
+)
 def test_arrays_become_plain_once(name):
     """What is charged is what is computed: a read-only copy of the base class in float64."""
     query = MeanGradient(PLAIN[name])
@@ -387,6 +443,7 @@ def test_arrays_become_plain_once(name):
     np.testing.assert_array_equal(query.theta, np.ones((K, D)))
 
 
+@pytest.mark.kills("privacy/plain.py", " and not isinstance(value, np.ma.MaskedArray)", "")
 def test_what_is_no_plain_data():
     with pytest.raises(TypeError, match=r"MeanGradient\.theta must be plain data.*masked"):
         MeanGradient(np.ma.masked_array(np.ones((K, D)), mask=np.eye(K, D)))
@@ -414,6 +471,7 @@ def test_values_that_change_while_they_are_looked_at():
     assert type(PublicMap(**(MAP | {"norm": Tiny(0.9)})).norm) is float
 
 
+@pytest.mark.kills("mechanisms/kernel.py", "if not is_plain(query):", "if False:")
 def test_a_query_that_is_not_plain_is_refused():
     """Whoever derives a query and forgets to make it plain, or changes it afterwards."""
 
@@ -442,6 +500,7 @@ def test_a_ratio_that_is_no_number_is_no_proof(ratio, monkeypatch):
         kernel(accepts=(Spends,))(Spends())
 
 
+@pytest.mark.kills("mechanisms/kernel.py", "if type(query) not in self._accepts:", "if False:")
 def test_kinds_of_queries_that_are_not_accepted():
     class Claims(MeanGradient):
         def ratio(self, problem, radius, labels):
@@ -456,6 +515,9 @@ def test_kinds_of_queries_that_are_not_accepted():
     assert kernel(accepts=(*PROVED, Spends))(Spends(mu_=0.1)).shape == (1,)
 
 
+@pytest.mark.kills(
+    "mechanisms/kernel.py", "if noiseless.shape != query.shape(self._problem):", "if False:"
+)
 def test_values_of_another_shape_get_no_noise():
     noise = Counted(0)
     with pytest.raises(PrivacyError, match="not of the query's shape"):
@@ -463,6 +525,11 @@ def test_values_of_another_shape_get_no_noise():
     assert noise.calls == 0
 
 
+@pytest.mark.kills(
+    "mechanisms/kernel.py",
+    "answer = self._noise(noiseless, query.scales(self._problem))",
+    "answer = self._noise(noiseless, np.asarray(query.scales(self._problem)) / 1.05)",
+)
 def test_answers_are_public_and_stay_as_they_are():
     answer = kernel()(step(MU))
     with pytest.raises(ValueError, match="read-only"):

@@ -143,6 +143,14 @@ LOSSES = [("logistic", 2), ("squared_hinge", 2), ("softmax", 4), ("squared_hinge
 @pytest.mark.parametrize(("loss", "n_classes"), LOSSES)
 @pytest.mark.parametrize("labels", ["public", "protected"])
 @pytest.mark.parametrize("near", [0.02, 0.5, 1.6])
+@pytest.mark.kills(
+    "mechanisms/descent.py", "min(max(radius / problem.diameter, self.least_reach), 1.0)", "1.0"
+)
+@pytest.mark.kills(
+    "mechanisms/descent.py",
+    "min(max(radius / problem.diameter, self.least_reach), 1.0)",
+    "self.least_reach",
+)
 def test_growth_is_that_of_the_worst_norm_of_rows(loss, n_classes, labels, near):
     """A run has one map, whose norm sums decide: the largest ratio of all, and no more."""
     problem = problem_of(loss, n_classes=n_classes, n_features=8, r=near, labels=labels)
@@ -168,6 +176,17 @@ RADII = (0.1, 0.2, 0.3, 0.4, 0.6, 0.8, 1.3, 2.0)
 @pytest.mark.parametrize("reach", [0.3, 1.0])
 @pytest.mark.parametrize("labels", ["public", "protected"])
 @pytest.mark.parametrize(("loss", "n_classes"), LOSSES)
+@pytest.mark.kills(
+    "mechanisms/descent.py",
+    "sums = 0.0 if self.start is None else _mu_of(self.start, problem, radius, labels)",
+    "sums = 0.0",
+    attack="descent from sums",
+)
+@pytest.mark.kills(
+    "mechanisms/descent.py",
+    "used = 0.0 if self.start is None else _mu_of(self.start, problem)",
+    "used = 0.0",
+)
 def test_what_is_stated_holds_at_every_radius(loss, n_classes, labels, reach):
     """Whatever the answers are, and whichever map they lead to; at the radius it is used up."""
     rng = np.random.default_rng(0)
@@ -210,6 +229,9 @@ def test_all_steps_have_one_noise_scale():
         assert sensitivity / sigma == pytest.approx(1.0 / 3.0, rel=1e-5)
 
 
+@pytest.mark.kills(
+    "mechanisms/descent.py", "math.sqrt(_LEFT / max(self.n_steps, 1))", "math.sqrt(_LEFT)"
+)
 def test_no_settings_make_the_steps_spend_more_than_mu():
     """Exactly added up: however many steps."""
     rng, problem = np.random.default_rng(0), problem_of()
@@ -219,6 +241,11 @@ def test_no_settings_make_the_steps_spend_more_than_mu():
         assert 0.98 * Fraction(0.9) ** 2 <= exact <= Fraction(0.9) ** 2
 
 
+@pytest.mark.kills(
+    "mechanisms/descent.py",
+    "self.mu_of_steps(problem, _SLACK) * self.growth",
+    "self.mu_of_steps(problem) * self.growth",
+)
 def test_what_the_sums_leave_is_rounded_up_beyond_the_radius():
     """And down for the steps: what is kept at the radius must cover what is stated elsewhere."""
     problem = problem_of(r=0.3, n_features=6)
@@ -234,6 +261,7 @@ def test_what_the_sums_leave_is_rounded_up_beyond_the_radius():
             assert Fraction(bound.mu(problem, t)) ** 2 >= total
 
 
+@pytest.mark.kills("mechanisms/descent.py", " or self.n_steps == 0:", ":")
 def test_a_descent_of_no_steps_costs_what_its_sums_cost():
     problem = problem_of(r=0.3, n_features=6)
     start = class_sums(problem, 1.0, 0.5)
@@ -250,6 +278,11 @@ def test_a_descent_of_no_steps_costs_what_its_sums_cost():
         bound_of(0).check(problem)
 
 
+@pytest.mark.kills(
+    "privacy/bounds.py",
+    "chain = max(1, math.ceil(steps[0] / steps[1] * _CHAIN_SLACK))",
+    "chain = max(1, math.ceil(steps[0] / steps[1] * _CHAIN_SLACK) - 1)",
+)
 def test_chains_of_substitutions():
     """A promise about unknown queries holds further away by records in between."""
     ball, promised = problem_of(r=0.5), Promised(0.7)

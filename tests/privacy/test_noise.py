@@ -30,6 +30,11 @@ def noise(request):
     return Noise({"exact": None, "numpy": 7}[request.param])
 
 
+@pytest.mark.kills(
+    "privacy/noise.py",
+    "(scaled + deviates) * scale[noisy]",
+    "(scaled + deviates / 1.05) * scale[noisy]",
+)
 def test_law_of_each_block(noise):
     values = np.array([[5.0], [-2.0], [1e3]]) + np.zeros((3, 4000))
     drawn = (noise(values, SCALES) - values) / SCALES
@@ -52,6 +57,14 @@ def test_values_are_independent(noise):
     assert abs(lagged) < bound
 
 
+@pytest.mark.kills(
+    "privacy/noise.py",
+    "            return rounded_normal(size)",
+    """            stock = vars(self).setdefault("_stock", rounded_normal(50 + size))
+            self._stock = stock[size:] if len(stock) >= size else rounded_normal(50)
+            return stock[:size] if len(stock) >= size else rounded_normal(size)""",
+    attack="noise that repeats",
+)
 def test_nothing_is_drawn_ahead_or_kept(monkeypatch):
     """What a call does not keep, no thread and no other process can draw again."""
     drawn = []
@@ -159,6 +172,11 @@ def test_threads_share_no_deviate():
     assert len(np.unique(np.concatenate(draws))) >= 20_998
 
 
+@pytest.mark.kills(
+    "privacy/noise.py",
+    "        return released\n",
+    "        released.flat[:1] = values.flat[:1]\n        return released\n",
+)
 def test_values_are_rounded_to_the_grid_first():
     value, sigma = math.pi, 0.5
     noisy = Noise()(np.full(200, value), sigma) / sigma

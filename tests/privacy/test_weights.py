@@ -24,6 +24,17 @@ def people(n=120):
 
 
 @pytest.mark.parametrize("seed", range(3))
+@pytest.mark.kills(
+    "heads/weighing.py",
+    "float(np.bincount(owners, rows).max())",
+    "float(np.bincount(owners, rows).mean())",
+)
+@pytest.mark.kills(
+    "heads/weighing.py",
+    "min(max(1.0, block_factor), math.sqrt(most_classes))",
+    "1.0",
+    attack="ridge prototypes",
+)
 def test_public_numbers_are_those_of_a_brute_force(seed):
     rng = np.random.default_rng(seed)
     n, k = 200, 4

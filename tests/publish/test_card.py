@@ -270,6 +270,11 @@ def test_steps_that_look_beyond_one_row_are_named():
         assert said == isinstance(step, StandardScaler)
 
 
+@pytest.mark.kills(
+    "publish/card.py",
+    'if release.domain == "sphere":\n        # Short',
+    "if False:\n        # Short",
+)
 def test_rows_are_scaled_to_the_sphere_after_the_steps():
     """No factor bounds how far that moves short rows apart, so the card states none."""
     X, y = data()
@@ -284,6 +289,11 @@ def test_rows_are_scaled_to_the_sphere_after_the_steps():
     assert "before is not known: the scaling to norm 1 after them may" in text
 
 
+@pytest.mark.kills(
+    "publish/steps.py",
+    'factor = _norm(a["weights"]) * math.sqrt(2.0 / len(a["offset"]))',
+    'factor = _norm(a["weights"]) * math.sqrt(2.0 / len(a["offset"])) / 1.05',
+)
 def test_random_features_stretch_no_further_than_the_card_says():
     """A search over places and directions for the largest stretch of a step."""
     step = RBFSampler(gamma=0.7, n_components=6, random_state=0).fit(np.zeros((1, 3)))
@@ -299,6 +309,11 @@ def test_random_features_stretch_no_further_than_the_card_says():
 
 
 @pytest.mark.parametrize("name", HEADS)
+@pytest.mark.kills(
+    "publish/card.py",
+    "{percent(release.certificate(0.1))} at most",
+    "{percent(release.certificate(0.1), DOWN)} at most",
+)
 def test_three_lines_come_first_and_are_bounds(name):
     release = fitted(name).release_
     hidden, gains, left = points(publish.card(release))

@@ -269,6 +269,11 @@ X, Y = data()
         ("prototypes", parts(labels=np.array(["0", "1", "2"])), "parameters"),
     ],
 )
+@pytest.mark.kills(
+    "publish/model.py",
+    "for name in sorted(arrays.keys() - wanted.keys() - allowed.keys()):",
+    "for name in set():",
+)
 def test_what_a_folder_carries_is_named(honest, tmp_path, kind, forge, named):
     folder = written(forge(Published.read(honest / kind)), tmp_path / "forged")
     status, lines, _ = run(folder)
