@@ -49,8 +49,8 @@ def test_minimiser_without_noise(noise_free, n_classes):
 )
 @pytest.mark.kills(
     "mechanisms/descent.py",
-    "theta = rounded((theta - rate * velocity) / pull)",
-    "theta = rounded(theta - rate * velocity)",
+    "theta = limited((theta - rate * velocity) / pull)",
+    "theta = limited(theta - rate * velocity)",
 )
 @pytest.mark.kills("mechanisms/descent.py", "gradient = gradient - gradient.mean(axis=0)", "pass")
 @pytest.mark.kills(

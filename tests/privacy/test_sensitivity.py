@@ -132,8 +132,9 @@ def test_rounding_takes_a_small_share(domain, radius):
 def test_allowances_for_rounding(counts, radius):
     """Rows to one part in a million, and in both datasets the sums of all classes."""
     norm_bound, c = 3.0, np.array(counts, dtype=float)
-    # Rows of a block, one by one, and factors that err with the squares in a norm.
-    sums = 2 * (np.minimum(c, 2**14) + 50 / 2) * c * 2.0**-53 * norm_bound
+    # Rows of a block and its runs, one by one, and factors that err with the squares in a norm.
+    added = np.minimum(c, 4096) + np.minimum(c / 4096, 256)
+    sums = 2 * (added + 50 / 2) * c * 2.0**-53 * norm_bound
     for mode in ("per_class", "min", "worst"):
         problem = problem_of(radius, counts, 50, norm_bound=norm_bound)
         query = PrototypePerturbation(mode).bound(problem, 1.0)
