@@ -133,6 +133,7 @@ def measure_forgeries(run, rows):
     add("none", honest)
     add("epsilon 0.1 in the record", honest, edited(record, "epsilon", 0.1, sealed=False))
     full = record["follows"]["epsilon_full_radius"]
+    tenfold = [10 * count for count in record["problem"]["class_counts"]]
     for what, path, value in (
         ("the same, with a new checksum", "epsilon", 0.1),
         ("half of mu, new checksum", "follows.mu", record["follows"]["mu"] / 2),
@@ -141,7 +142,8 @@ def measure_forgeries(run, rows):
             "follows.epsilon_full_radius",
             full * 0.99,
         ),
-        ("ten times the records, new checksum", "problem.n_samples", 10 * len(X)),
+        ("ten times the records, new checksum", "problem.class_counts", tenfold),
+        ("twice the radius, new checksum", "problem.radius", 2.0 * honest.release_.radius),
     ):
         add(what, honest, edited(record, path, value))
     seeded = fitted(copy.deepcopy(HEADS["prototypes"]).set_params(random_state=0))
@@ -177,10 +179,11 @@ def measure_forgeries(run, rows):
     add("descent, another run's transcript", altered(descent, answers=answers))
     add("descent, its last answer left out", altered(descent, answers=own[:-1]))
     for what, name, value in (
-        ("twice the step size", "learning_rate", 2.0 * bound.learning_rate),
-        ("twice the noise of its steps", "sigma", 2.0 * bound.sigma),
+        ("twice the step size", "bound.learning_rate", 2.0 * bound.learning_rate),
+        ("twice the noise of its steps", "bound.sigma", 2.0 * bound.sigma),
+        ("twice the radius", "problem.radius", 2.0 * descent.release_.radius),
     ):
-        changed = edited(descent.release_.to_dict(), f"bound.{name}", value)
+        changed = edited(descent.release_.to_dict(), name, value)
         add(f"descent, {what} in the record", descent, changed)
     behind = (*own, np.resize(X, own[-1].shape))
     add("descent, private rows behind its answers", altered(descent, answers=behind))

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import validate_data
 
 from ._parameters import check_no_mask
-from .labels import plain
+from .labels import native
 from .rows import REFUSED, check_sizes, in_memory, rows_outside
 
 
@@ -127,7 +127,7 @@ def complete_labels(y: Any) -> Any:
             "y holds labels of several types, of which one would change all others: write them all "
             "as texts, or all as numbers."
         )
-    return plain(y)
+    return native(y)
 
 
 def _kind_of(label: Any) -> type | None:

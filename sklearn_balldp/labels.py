@@ -11,7 +11,7 @@ MAX_LABEL = 1000
 _TYPES = re.compile(r"text|bool|u?int(8|16|32|64)|float(16|32|64)|datetime64\[[a-zA-Z]{1,2}\]")
 
 
-def plain(labels: Any) -> Any:
+def native(labels: Any) -> Any:
     """Labels as NumPy computes with them; nullable whole numbers would become floats."""
     of_frame = getattr(labels, "ndim", 0) == 2 and hasattr(labels, "iloc") and labels.shape[1] == 1
     dtype = labels.dtypes.iloc[0] if of_frame else getattr(labels, "dtype", None)

@@ -1,11 +1,12 @@
 """Attacks on what a declared table says of distances: ``radius`` and ``hidden``."""
 
 import math
+import warnings
 from typing import Any
 
 import numpy as np
 
-from sklearn_balldp.encoders import TableEncoder
+from sklearn_balldp.encoders import TableEncoder, UnknownCellsWarning
 
 from .search import Found
 from .settings import Rng
@@ -69,6 +70,9 @@ def attack(rng: Rng, tries: int) -> Found:
         stated = high if high < 1.4142 else high * (1.0 + 1e-6)
     elif rng.random() < 0.3:
         stated = encoder.radius(len(change))
-    rows = [encoder.transform(table).astype(np.float64) for table in (before, after)]
+    with warnings.catch_warnings():
+        # Cells that are not as declared are what is attacked.
+        warnings.simplefilter("ignore", UnknownCellsWarning)
+        rows = [encoder.transform(table).astype(np.float64) for table in (before, after)]
     furthest = float(np.linalg.norm(rows[0] - rows[1], axis=1).max())
     return Found(NAME, furthest / stated, n, f"{columns}, {knots} knots, change {change}"[:300])

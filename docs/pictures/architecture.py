@@ -18,7 +18,7 @@ ROOMS = {
     "mechanisms": "queries, kernel",
     "radius": "policy, distances, edits",
     "encoders": "texts, images, tables",
-    "rows": "arrays, files, cluster",
+    "rows": "arrays, stores, Dask",
     "accounting": "ledger",
     "privacy": "sensitivities, noise, record",
     "adjacency": "what is hidden; losses",

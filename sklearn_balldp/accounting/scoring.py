@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike
 from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import validate_data
 
-from ..labels import plain
+from ..labels import native
 from ..pipelines import heads_of, is_search
 from ..privacy.gaussian import mu_from_budget
 from ..privacy.noise import Noise, RandomState, check_random_state, grid_slack
@@ -110,7 +110,7 @@ def accuracy_of(estimator: Any, X: ArrayLike, y: ArrayLike) -> float:
     """Without noise."""
     from sklearn.metrics import accuracy_score
 
-    return accuracy_score(plain(y), estimator.predict(X))
+    return accuracy_score(native(y), estimator.predict(X))
 
 
 def _beside_heads(estimator: Any) -> list[str]:

@@ -185,7 +185,8 @@ class Surroundings:
     def _ball(self, places: NDArray[np.intp], i: int) -> _Ball:
         """The rows that may stand in for record ``places[i]``."""
         code = int(self.codes[places[i]])
-        row = project_onto_ball(self.X[places[i]][None].astype(np.float64), self.pool.norm_bound)
+        own: Rows = self.X[places[i]][None].astype(np.float64)
+        row: Rows = project_onto_ball(own, self.pool.norm_bound)  # type: ignore[assignment]
         spare = i if self.any_label else int((self.codes[places[:i]] == code).sum())
         positions, rows = self.pool.candidate_rows(None if self.any_label else code)
         distance = distances(rows, row, self.metric)[:, 0]

@@ -567,8 +567,8 @@ def _check_history(path: Path, tables: list[Path]) -> None:
         for kind, mark in _HISTORIES.items():
             if next(folder.glob(mark), None) is not None:
                 raise InputError(
-                    f"{path} lies in {str(folder)!r}, a table of {kind}, whose files keep rows that "
-                    "were deleted; export those it has now to a folder elsewhere."
+                    f"{path} lies in {str(folder)!r}, a table of {kind}, whose files keep rows "
+                    "that were deleted; export those it has now to a folder elsewhere."
                 )
 
 

@@ -168,10 +168,7 @@ def _shown(label: Any) -> str:
 
 def opened(folder: str, encoder: str | None, cache: Path | None = None) -> tuple[Any, Published]:
     """The model of a folder, with an encoder of this machine; and what the folder holds."""
-    try:
-        published = Published.read(folder)
-    except ValueError as error:
-        raise InputError(f"{folder}: {error}") from None
+    published = Published.read(folder)
     published.check()
     step, name = published.encoder, published.record.encoder
     if encoder is not None:

@@ -99,8 +99,13 @@ def release(head: Any, pledge: Pledge, records: Records) -> Released:
     """Let the kernel answer the queries of a mechanism, which has the record counted first."""
     mechanism, problem, noise = pledge.mechanism, pledge.problem, pledge.noise
     bound: Any = pledge.release.bound
-    if not isinstance(bound, Sums) and hasattr(records.X, "warn_of_passes"):
-        records.X.warn_of_passes()
+    if not isinstance(bound, Sums) and getattr(records.X, "is_lazy", False):
+        warnings.warn(
+            "X is a Dask array that is not persisted: each pass of this fit computes it anew. Pass "
+            "X.persist(), if its chunks fit into the memory of the workers.",
+            UserWarning,
+            stacklevel=caller_level(),
+        )
     if head.accountant is not None:
         # A limit is told before rows are read, and rows that are refused anyway cost nothing.
         head.accountant.ledger.check(pledge.release)

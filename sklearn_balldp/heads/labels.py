@@ -11,7 +11,7 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 
 from .._parameters import check_no_mask, check_whole
 from .._validation import check_complete, complete_labels
-from ..labels import fault_of, plain
+from ..labels import fault_of, native
 
 
 @dataclass(frozen=True, repr=False)
@@ -80,7 +80,7 @@ def declared_classes(listed: Any) -> NDArray[Any] | None:
     check_complete("classes", values, "leave them out")
     declared = classes = np.empty(0)
     with contextlib.suppress(TypeError, ValueError):
-        declared = np.asarray(plain(values))
+        declared = np.asarray(native(values))
         classes = np.unique(declared)
     if declared.ndim != 1 or len(classes) < 2:
         raise ValueError(f"classes must list at least 2 labels of one type, got {listed!r}.")

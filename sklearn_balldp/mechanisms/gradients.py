@@ -202,6 +202,7 @@ class LossAt:
         if self.place is not None:
             block = self.place(block)
         scores = block @ self.weights + self.offsets
+        residuals: Any
         values = np.zeros(len(block))
         if self.valued:
             values, residuals = self.loss.evaluate(scores, codes)
@@ -236,9 +237,13 @@ class Gradients:
         self._problem, self._map = problem, whitening
         self._constant, self._clip = float(constant), clip
         self._columns = records.codes, records.weights
-        self._X, self._place = records.X, Place(problem.norm_bound, problem.domain, whitening)
+        place = Place(problem.norm_bound, problem.domain, whitening)
+        self._X: Any = records.X
+        self._place: Place | None = None
         if isinstance(self._X, np.ndarray) and 8 * self._X.size <= KEPT_BYTES:
-            self._X, self._place = kept_rows(self._place, self._X), None
+            self._X = kept_rows(place, self._X)
+        else:
+            self._place = place
 
     def sums(self, thetas: Array, *, alone: bool = False) -> Array:
         """Sums of weighted gradients at some parameters; with ``alone`` those of every record."""

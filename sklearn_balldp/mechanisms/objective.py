@@ -27,9 +27,9 @@ class LinearObjective(Gradients):
     def value_and_gradient(self, theta: Array) -> tuple[float, Array]:
         """Objective and gradient at ``theta`` (shape ``self.shape``), in one pass."""
         at, mass = self._at(theta, valued=True), self._problem.sums_weights.total
-        value, products, ones = total(at, self._X, *self._columns)
+        losses, products, ones = total(at, self._X, *self._columns)
         augmented = np.hstack([products, ones[:, None]])[:, : self.shape[1]]
-        value = float(value[0]) / mass + 0.5 * self.alpha * float(np.vdot(theta, theta))
+        value = float(losses[0]) / mass + 0.5 * self.alpha * float(np.vdot(theta, theta))
         return value, augmented / mass + self.alpha * theta
 
     def second_moment(self, n_rows: int) -> Array:
@@ -40,7 +40,7 @@ class LinearObjective(Gradients):
 
 
 def _moment_of_some(place: Place | None, step: int, block: Array) -> list[Array]:
-    """Second moment of every ``step``-th row of a block, augmented by one, and how many these are."""
+    """Second moment of every ``step``-th row of a block, augmented by one, and their number."""
     some = block[::step] if place is None else place(block[::step])
     some = np.hstack([some, np.ones((len(some), 1))])
     return [some.T @ some, np.full(1, float(len(some)))]

@@ -42,7 +42,7 @@ from .files import (
     read_arrays,
     read_json,
 )
-from .steps import KINDS, Step, encoder_for, fault_of, made, plain, step_of
+from .steps import KINDS, Step, encoder_for, fault_of, made, setting_as_json, step_of
 
 Array = NDArray[np.float64]
 #: Number of the layout of the folder.
@@ -141,7 +141,7 @@ class Published:
         if isinstance(settings.class_weight, Mapping):
             # By position: labels need not be keys that JSON has.
             rule["class_weight"] = weights_of_classes(settings.class_weight, labels, None)
-        rule = {n: plain(value) for n, value in rule.items()}
+        rule = {n: setting_as_json(value) for n, value in rule.items()}
         steps = [step for _, live in parts.steps if (step := step_of(live)) is not None]
         return cls(record.to_dict(), labels, arrays, rule, _columns(parts), tuple(steps))
 

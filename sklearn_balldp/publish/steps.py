@@ -121,14 +121,18 @@ def step_of(live: Any) -> Step | None:
         return Step("norm", {"norm": live.norm})
     if kind in (SentenceEncoder, ImageEncoder):
         of, setting = ("texts", "max_length") if kind is SentenceEncoder else ("images", "model")
-        named = {"of": of, "name": str(live.identity), setting: plain(getattr(live, setting))}
+        named = {
+            "of": of,
+            "name": str(live.identity),
+            setting: setting_as_json(getattr(live, setting)),
+        }
         return Step("encoder", named)
     if kind is TableEncoder:
         return Step("table", live.to_dict())
     if kind is HashingVectorizer:
         default, params = HashingVectorizer().get_params(), live.get_params()
         if all(name in _WORDS or params[name] == default[name] for name in params):
-            return Step("words", {name: plain(params[name]) for name in _WORDS})
+            return Step("words", {name: setting_as_json(params[name]) for name in _WORDS})
     with suppress(AttributeError):  # of one that is not fitted
         if kind is StandardScaler:
             zero = np.zeros(live.n_features_in_)
@@ -161,11 +165,11 @@ def _arrays_step(kind: str, **arrays: Any) -> Step:
     return Step(kind, {}, floats)
 
 
-def plain(value: Any) -> Any:
+def setting_as_json(value: Any) -> Any:
     """A setting as JSON has it."""
     if isinstance(value, (np.ndarray, np.generic)):
         return value.tolist()
-    return [plain(item) for item in value] if isinstance(value, (list, tuple)) else value
+    return [setting_as_json(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 def fault_of(step: Step, width: int | None, *, first: bool) -> tuple[str | None, int | None]:

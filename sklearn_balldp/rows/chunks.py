@@ -6,7 +6,6 @@ an error, since Dask would write its arguments into a log: it returns one. Keys 
 as those of Dask are digests of arguments, by which guesses of them could be checked.
 """
 
-import warnings
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -61,18 +60,6 @@ class ChunkedRows:
         chunks = graph.layers.get(self.array.name, {})
         kept = [isinstance(v, np.ndarray) or hasattr(v, "status") for v in chunks.values()]
         return bool(graph.dependencies.get(self.array.name)) or not all(kept)
-
-    def warn_of_passes(self) -> None:
-        """Say that a fit of many passes computes a lazy array as often."""
-        from .._validation import caller_level
-
-        if self.is_lazy:
-            warnings.warn(
-                "X is a Dask array that is not persisted: each pass of this fit computes it anew. "
-                "Pass X.persist(), if its chunks fit into the memory of the workers.",
-                UserWarning,
-                stacklevel=caller_level(),
-            )
 
     def total(self, function: Callable[..., Sums], *columns: Any) -> Sums:
         """As :func:`.passes.total`: workers add up what they have."""

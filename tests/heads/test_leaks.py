@@ -73,7 +73,7 @@ def test_nothing_noiseless_on_the_object(name, kept, monkeypatch):
     for number in [*secrets, *COUNTS] if "hidden" in name else secrets:
         assert not np.any(np.abs(found - number) < 1e-12 * abs(number))
     state = pickle.dumps(head)
-    text = repr(head) + head._repr_html_() + repr(head.release_)
+    text = repr(head) + head._repr_html_() + repr(head.release_) + str(head.release_.to_dict())
     text += repr(getattr(head, "statistics_", ""))
     for number in secrets:
         assert np.float64(number).tobytes() not in state

@@ -132,7 +132,7 @@ def test_numbers_of_records_that_are_none():
 
 
 def test_rounding_with_weights_is_covered():
-    """Weights of persons: means of other orders stay as near as the bound says."""
+    """Of persons: means of other orders stay as near as the bound says."""
     X, y = rows(400, 4, d=20)
     for groups in (None, owners(y)):
         head = head_of("descent", mechanism=GradientPerturbation(start="zero"))

@@ -151,8 +151,7 @@ def test_sums_in_any_order(monkeypatch):
 def problem_of(n, d, counts, **public):
     """Public numbers of so many records."""
     given = {"n_samples": n, "n_features": d, "n_classes": len(counts), "radius": 0.3}
-    given["class_counts"] = None if "labels" in public else tuple(map(int, counts))
-    return Problem(**{**given, **public})
+    return Problem(**{**given, "class_counts": tuple(map(int, counts)), **public})
 
 
 def test_every_class_may_err():
@@ -174,7 +173,7 @@ def test_statistics_by_hand():
     assert sums >= 2 * most * n * 2.0**-53 * 2.0
     assert moment >= 2 * most * n * 2.0**-53 * 4.0
     # With counts, rows are longer by the constant.
-    hidden = problem_of(n, d, [1] * 10, norm_bound=2.0, labels="protected")
+    hidden = problem_of(n, d, [1] * 10, norm_bound=2.0, class_counts=None)
     counted = mechanisms.Sums(1.0, constant=3.0)._roundings(hidden)[0]
     assert counted == pytest.approx(sums * np.hypot(2.0, 3.0) / 2.0)
 

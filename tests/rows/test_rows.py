@@ -95,6 +95,8 @@ def test_a_block_stays_as_it_was_read(tmp_path):
     assert np.shares_memory(block, kept)
 
 
+@pytest.mark.kills("rows/passes.py", "        a += b", "        a += 2 * b")
+@pytest.mark.kills("rows/passes.py", "max(len(rows), 1), size)", "max(len(rows) - size, 1), size)")
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize(("n", "d"), [(0, 3), (1, 3), (9000, 40), (300_000, 2)])
 def test_every_row_is_added_up_once(n, d, threads, monkeypatch):

@@ -75,7 +75,9 @@ def objective_of(loss, X, y, n_classes, *, weights=None, **params):
         class_counts=tuple(np.bincount(y, minlength=n_classes).tolist()),
         radius=0.5,
         loss=loss,
-        sums_weights=None if weights is None else weights_of(weights, y, n_classes),
+        sums_weights=None
+        if weights is None
+        else weights_of(weights, y, n_classes, np.arange(len(y))),
         **given,
     )
     return LinearObjective(problem, Records(X, y, weights))
