@@ -132,7 +132,7 @@ def linked(folder, name=CARD):
         (replaced(CARD, "# Privacy", "epsilon 0.1\n\n# Privacy"), [CARD]),
         (replaced("release.json", '"epsilon": 4', '"epsilon": 3'), ["record"]),
         (replaced("release.json", '"epsilon": 4.0', '"epsilon": 4'), ["release.json"]),
-        (replaced("config.json", '"norm": "l2"', '"norm": "l5"'), ["model"]),
+        (replaced("config.json", '"norm": "l2"', '"norm": "l5"'), ["config.json"]),
         (replaced("config.json", '"digest": null', '"digest": "0"'), ["config.json"]),
         (lambda folder: (folder / CARD).unlink(), ["folder"]),
         (lambda folder: (folder / CARD).write_bytes(b"\xff" * 20), [CARD]),
