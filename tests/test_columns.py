@@ -172,7 +172,7 @@ def test_what_is_hidden_is_said_on_terminal_and_card(balldp, hide, change, said)
     assert ("larger changes" in text) == (not said.startswith("all"))
     config = json.loads(Path("model/config.json").read_text("utf-8"))
     assert config["change"] == change
-    assert "CANNOT CHECK  radius" in (found := balldp("verify model"))
+    assert "STATED        radius" in (found := balldp("verify model"))
     assert f"it hides {said}" in found
     # Of one model there is one epsilon at any distance.
     anywhere = re.search(r"^\| epsilon .* (\S+) \|$", text, re.M)[1]
