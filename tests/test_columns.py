@@ -95,7 +95,7 @@ def test_from_a_table_to_labels(balldp, tmp_path):
     planned = balldp(f"plan {options.replace('--out model', '').partition('--keep')[0]}")
     said = balldp(f"train {options}")
     for text in (planned, said):
-        assert "it hides all five columns of every record of one person, whatever they" in text
+        assert "Hidden: all five columns of every record of one person, whatever they" in text
         assert re.search(
             r"age: \d+ not as declared \(beyond the bounds, or unknown\), \d+ missing", text
         )
@@ -161,7 +161,7 @@ def test_what_is_hidden_is_said_on_terminal_and_card(balldp, hide, change, said)
     """In a saved folder the card is made again of the declaration."""
     labels = "--classes classes.txt" if hide == "all" else ""
     shown = balldp(f"train {TRAIN} {labels} --hide {shlex.quote(hide)}")
-    assert f"it hides {said}" in shown
+    assert f"Hidden: {said}" in " ".join(shown.split())
     text = Path("model/CARD.md").read_text(encoding="utf-8")
     assert f"- Hidden: {said}" in text
     model, encoder = load("model"), declared_in(Path("columns.toml"))
