@@ -30,7 +30,7 @@ Written by `balldp demo`, of {}. They are public, and stand for private ones.
 accuracy.png  test accuracy of a ball, of standard DP and without noise
 model         a model of the records, as it would be published
 """
-_STANDARD = "standard differential privacy (DP) hides any other record, and its label"
+_STANDARD = "standard differential privacy (DP) hides its swap for any record of any label"
 # Commands about messages and about a table: those that are run, and those that are next.
 _MESSAGES = (
     (
@@ -66,7 +66,7 @@ def demo(options: argparse.Namespace) -> None:
     with new_folder(place) as folder:
         what, hidden, sides, promises = example(folder)
         print(f"Records   {len(sides[1])} {what}\n{'':10}{len(sides[3])} others are the test")
-        print(f"Promises  the ball hides {hidden}, whose label is public;\n{'':10}{_STANDARD}")
+        print(f"Promises  a ball hides {hidden};\n{'':10}{_STANDARD}")
         scores, ceiling = compared(sides, promises)
         _print_scores(scores, ceiling)
         write_new(folder / "accuracy.png", _drawn(scores, ceiling, what.partition(" (")[0]))
@@ -113,7 +113,12 @@ def _messages(folder: Path) -> tuple[Any, ...]:
     standard = {"protect_labels": True, "classes": np.unique(data.y_train)}
     sides = data.X_train, data.y_train, data.X_test, data.y_test
     promises = {"ball": {"radius": RADIUS}, "standard DP": standard}
-    return what, f"another record within {RADIUS:g} of a record", sides, promises
+    return (
+        what,
+        f"the swap of a record for one of the same label within {RADIUS:g}",
+        sides,
+        promises,
+    )
 
 
 def _tumours(folder: Path) -> tuple[Any, ...]:
@@ -140,7 +145,7 @@ def _tumours(folder: Path) -> tuple[Any, ...]:
     standard = {"radius": encoder.radius(len(names)), "protect_labels": True, "classes": classes}
     promises = {"ball": sphere | {"radius": encoder.radius(1)}, "standard DP": sphere | standard}
     sides = encoder.transform(X), y, encoder.transform(new), y_new
-    return what, "another value in any one column of a record", sides, promises
+    return what, "the change of any one column of a record, not of its label", sides, promises
 
 
 def compared(
