@@ -505,6 +505,8 @@ def test_forged_declarations_are_caught(balldp):
 def test_the_demo_of_a_table(balldp, monkeypatch):
     monkeypatch.setattr(demo, "RELEASES", 2)
     said = balldp("demo --table")
+    # Beside that of the other demo.
+    assert Path("balldp-demo-table/model").is_dir()
     assert "Nothing was refuted." in said
     assert "and its label, which is standard differential privacy." in " ".join(said.split())
     [train] = re.findall(r"balldp (train .*--out ball)$", said, re.MULTILINE)

@@ -201,6 +201,7 @@ OF_PLANS = {
     "lists in texts": ("a.csv", 'e,label\n"[1, 2]",a\n', "! e in row 1 is no list of two"),
     "texts in lists": ("a.jsonl", lines(e=[["1", "2"]] * N), "! e in row 1 is no list of two"),
     "truth in lists": ("a.jsonl", lines(e=[[True, 2]] * N), "! e in row 1 is no list of two"),
+    "lists of one": ("a.jsonl", lines(e=[[1.5]] * N), "! e in row 1 is no list of two"),
     "thousands": ("a.csv", numbered("1 000.5"), "! e in row 3 is no list of two"),
     "underscores": ("a.csv", numbered("1_0"), "! e in row 3 is no list of two"),
     "another number of numbers": (
@@ -333,6 +334,9 @@ def said(command, path, models, monkeypatch, capsys):
     '            if blank:\n                raise InputError(f"{path}: line',
     '            if False:\n                raise InputError(f"{path}: line',
 )
+@pytest.mark.kills("command/records.py", "types - {str}", "types")
+@pytest.mark.kills("command/records.py", 'any("_" in str(cell)', 'any("\\n" in str(cell)')
+@pytest.mark.kills("command/records.py", "and len(cells) > 1:", "and cells:")
 @pytest.mark.kills(
     "command/files.py",
     '            amount = "more" if',
@@ -434,6 +438,7 @@ QUOTED = {
 }
 
 
+@pytest.mark.kills("command/files.py", 'cell.replace(mark, "") for', "cell for")
 @pytest.mark.parametrize("others", [0, 30])
 @pytest.mark.parametrize("name", QUOTED)
 def test_quotes_of_texts_that_swallow_rows_are_told(name, others, tmp_path):

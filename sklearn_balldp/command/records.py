@@ -7,6 +7,7 @@ import difflib
 import re
 import warnings
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
 from hashlib import blake2b
@@ -232,26 +233,15 @@ def contents_of(table: Table, columns: Columns) -> list[Any]:
         raise InputError(f"{path}: there is no record in it.")
     names = _content_columns(table, columns)
     if columns.kind == "embedding":
-        cells, width = zip(*(table.cells[name] for name in names), strict=True), 0
-        rows = list[NDArray[np.float64] | None]()
-        for number, own in enumerate(cells, 1):
-            try:
-                row = _row_of(own)
-                # One number, of norm one, is like every other.
-                if row is not None and len(row) < 2:
-                    raise ValueError
-            except (ValueError, OverflowError):
-                raise InputError(
-                    f"{path}: {columns.content} in row {number} is no list of two or more numbers; "
-                    "save embeddings as NPZ, Parquet or JSONL, or in a column for each number, with "
-                    "decimal points."
-                ) from None
-            rows.append(row)
-            width = len(row) if row is not None and not width else width
+        cells = zip(*(table.cells[name] for name in names), strict=True)
+        place = f"{path}: {columns.content} in row"
+        rows = [_row_of(own, f"{place} {i}") for i, own in enumerate(cells, 1)]
+        width = next((len(row) for row in rows if row is not None), 0)
+        for number, row in enumerate(rows, 1):
             if row is not None and len(row) != width:
                 raise InputError(
-                    f"{path}: {columns.content} in row {number} holds more or fewer numbers than "
-                    "above; the cells are no lists of one length."
+                    f"{place} {number} holds more or fewer numbers than above; the cells are no "
+                    "lists of one length."
                 )
         return [None if row is None or not np.isfinite(row).all() else row for row in rows]
     if columns.table is not None:
@@ -332,23 +322,26 @@ def text_of(cell: Any, path: Path, name: str, row: int) -> str | None:
     )
 
 
-def _row_of(cells: Any) -> NDArray[np.float64] | None:
-    """Numbers of one record: a list of them, or a cell each; NaN where one lacks.
-
-    A ValueError if there is anything else, and None if there is nothing.
-    """
+def _row_of(cells: Any, place: str) -> NDArray[np.float64] | None:
+    """Numbers of one record, a list or a cell each; NaN where one lacks, None where all do."""
     types = _OF_NUMBERS
     if len(cells) == 1:
+        # Of a list that is a text nobody knows which marks part it.
         cells, types = cells[0], types - {str}
         if cells is None or (cells != cells) is True:
             return None
-    if isinstance(cells, np.ndarray) and cells.ndim == 1 and cells.dtype.kind in "iuf":
-        return cells.astype(np.float64)
+    array = isinstance(cells, np.ndarray) and cells.ndim == 1 and cells.dtype.kind in "iuf"
     found = {*map(type, cells)} if isinstance(cells, (list, tuple)) else set()
-    # A number has underscores in Python alone.
-    if not found or found - types or (str in found and any("_" in str(cell) for cell in cells)):
-        raise ValueError
     if str in found:
         cells = [None if str(cell).strip().lower() in MISSING else cell for cell in cells]
-    # A cell that lacks is None for NumPy.
-    return np.array(cells, dtype=np.float64)
+        # A number has underscores in Python alone.
+        found |= {bool} if any("_" in str(cell) for cell in cells) else set()
+    # One number, of norm one, is like every other.
+    if (array or (found and not found - types)) and len(cells) > 1:
+        # A cell that lacks is None for NumPy.
+        with suppress(ValueError, OverflowError):
+            return np.array(cells, dtype=np.float64)
+    raise InputError(
+        f"{place} is no list of two or more numbers; save embeddings as NPZ, Parquet or JSONL, or "
+        "in a column for each number, with decimal points."
+    )
