@@ -55,7 +55,7 @@ class Entry(NamedTuple):
 
 TABLES = (
     "table1.csv misses.md worth.csv convex.csv identification.csv calibration.csv "
-    "later.md checks.csv worth.png convex.png identification.png"
+    "later.md counts.md checks.csv worth.png convex.png identification.png"
 )
 RADIUS = (
     "radius_gains.csv radius_gains.png radius_accuracy.png radius_noiseless.md radius_checks.md"

@@ -91,14 +91,19 @@ def plain(app, page, source):
     """Make directives of what is plain Markdown, which other hosts show as it is.
 
     A paragraph that is a link to a table of results becomes that table, a link in a sentence a
-    download. Examples are shown as they ran. The lists of links on two pages are tables of
-    contents.
+    download; a paragraph that is a link to a part in HTML becomes that part. Examples are shown as
+    they ran. The lists of links of the guide are tables of contents.
     """
     link = r"\[([^]]*)\]\((\.\./benchmarks/results/\w+\.md)\)"
     text = re.sub(f"^{link}$", r"```{include} \2\n```", source[0], flags=re.MULTILINE)
     text = re.sub(link, r"{download}`\1 <\2>`", text)
     text = re.sub(r"\]\(\.\./examples/(plot_\w+)\.py\)", r"](auto_examples/\1)", text)
-    if page in ("guide", "mathematics"):
+    for place in re.findall(r"^\[[^]]*\]\((static/\w+\.html)\)$", text, re.MULTILINE):
+        part = (Path(__file__).parent / place).read_text("utf-8").replace('src="', 'src="_static/')
+        text = re.sub(
+            rf"^\[[^]]*\]\({place}\)$", f"```{{raw}} html\n{part}```", text, flags=re.MULTILINE
+        )
+    if page == "guide":
         for caption, links in re.findall(r"^\*\*(.+)\*\*\n\n((?:- .+\n)+)", text, re.MULTILINE):
             pages = "\n".join(re.findall(r"\((\w+)\.md\)", links))
             text += f"\n```{{toctree}}\n:hidden:\n:caption: {caption}\n\n{pages}\n```\n"

