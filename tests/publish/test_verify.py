@@ -262,6 +262,12 @@ def test_above_the_lines_stand_folder_date_and_verdict(tmp_path):
     assert verify(folder).release is None
 
 
+@pytest.mark.kills("publish/verify.py", "self._named(CANNOT_CHECK)", "[]")
+@pytest.mark.kills(
+    "publish/checks.py",
+    "CANNOT_CHECK if isinstance(record.radius_from, Declared)",
+    "STATED if True",
+)
 def test_what_is_usual_and_what_to_read(tmp_path):
     X, y = data()
     usual = verified(fitted("prototypes"))
