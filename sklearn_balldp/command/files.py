@@ -66,11 +66,8 @@ class Columns:
     @cached_property
     def kind(self) -> str:
         """What the records are."""
-        names = ("text", "image", "embedding", "table")
-        kinds = [name for name in names if getattr(self, name) is not None]
-        if len(kinds) != 1:
-            raise InputError("name one of --text, --image, --embedding and --columns.")
-        return kinds[0]
+        kinds = "text", "image", "embedding", "table"
+        return next(name for name in kinds if getattr(self, name) is not None)
 
     @cached_property
     def content(self) -> str:

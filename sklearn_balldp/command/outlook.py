@@ -46,7 +46,9 @@ def describe(job: Job) -> str:
     )
     # As the card will say it.
     for sentence in in_short(release, table, lambda name: one_line(name, 60)):
-        lines += textwrap.wrap(sentence, 100, initial_indent=_BELOW, subsequent_indent=_BELOW)
+        # A number and its unit stay in one line.
+        kept = textwrap.wrap(sentence.replace(" %", "\xa0%"), 90)
+        lines += [_BELOW + line.replace("\xa0%", " %") for line in kept]
     lines += _at_risk(job)
     lines += _time(job)
     if release.guarantee().advantage > NOTHING_HIDDEN:
