@@ -87,6 +87,12 @@ html_theme_options = {
 html_sidebars = {"index": [], "reproduction": []}
 
 
+def part(link):
+    """A file of HTML as a part of a page of the site, where its script lies elsewhere."""
+    html = (Path(__file__).parent / link[1]).read_text("utf-8").replace('src="', 'src="_static/')
+    return f"```{{raw}} html\n{html}```"
+
+
 def plain(app, page, source):
     """Make directives of what is plain Markdown, which other hosts show as it is.
 
@@ -98,11 +104,7 @@ def plain(app, page, source):
     text = re.sub(f"^{link}$", r"```{include} \2\n```", source[0], flags=re.MULTILINE)
     text = re.sub(link, r"{download}`\1 <\2>`", text)
     text = re.sub(r"\]\(\.\./examples/(plot_\w+)\.py\)", r"](auto_examples/\1)", text)
-    for place in re.findall(r"^\[[^]]*\]\((static/\w+\.html)\)$", text, re.MULTILINE):
-        part = (Path(__file__).parent / place).read_text("utf-8").replace('src="', 'src="_static/')
-        text = re.sub(
-            rf"^\[[^]]*\]\({place}\)$", f"```{{raw}} html\n{part}```", text, flags=re.MULTILINE
-        )
+    text = re.sub(r"^\[[^]]*\]\((static/\w+\.html)\)$", part, text, flags=re.MULTILINE)
     if page == "guide":
         for caption, links in re.findall(r"^\*\*(.+)\*\*\n\n((?:- .+\n)+)", text, re.MULTILINE):
             pages = "\n".join(re.findall(r"\((\w+)\.md\)", links))

@@ -103,7 +103,7 @@ SETTINGS = {
         "which has 16 numeric columns",
         'within 0.03 (0.05 for "any distance")',
         "fit of 25,000 texts",
-        "a 95 % interval",
+        "interval of 95 %",
     ],
     "heads": [
         "in a ball for 64 classes",
