@@ -38,19 +38,6 @@ ROW_WISE_ONCE_FITTED: Classes = {
         *("RobustScaler", "StandardScaler"),
     ),
 }
-# These fit nothing beside the models in ``estimators_``, by which each row is predicted.
-_OF_SEVERAL: Classes = {
-    "sklearn.ensemble": ("VotingClassifier",),
-    "sklearn.multiclass": ("OneVsOneClassifier", "OneVsRestClassifier", "OutputCodeClassifier"),
-}
-_SEARCHES: Classes = {
-    "sklearn.model_selection": (
-        *("GridSearchCV", "HalvingGridSearchCV", "HalvingRandomSearchCV", "RandomizedSearchCV"),
-    ),
-}
-# This predicts by the model in ``estimator_`` and a threshold that was declared.
-_OF_ONE: Classes = {"sklearn.model_selection": ("FixedThresholdClassifier",)}
-
 _LEARNS = "learns from the rows"
 _UNKNOWN = "is not known to map each row by itself"
 
@@ -64,10 +51,6 @@ class ByContent:
 
 class Head(ByContent):
     """What the heads of this package derive from: rooms below theirs know them by it."""
-
-
-class HoldsModel(ByContent):
-    """An estimator of this package that predicts by the model in ``estimator_`` alone."""
 
 
 class RowWise:
@@ -184,44 +167,18 @@ def parts_of(model: Any) -> ModelParts:
             return ModelParts(model, tuple(steps), frozen, wrapper)
 
 
-def heads_of(model: Any) -> tuple[list[Any], list[str]]:
-    """Fitted Ball-DP heads that a model's predictions are made of; and what else they take.
-
-    Looked through are pipelines, votes, thresholds, auditors and the like, known by their class.
-    """
+def beside_head(model: Any) -> list[str]:
+    """What a model's predictions take beside one fitted Ball-DP head that it ends in, in words."""
     others: list[str] = []
-    while True:
+    while type(model) is FrozenEstimator or (type(model) is Pipeline and model.steps):
         if type(model) is FrozenEstimator:
             model = model.estimator
-        elif type(model) is Pipeline and model.steps:
+        else:
             others += _named_reasons(model.steps[:-1])
             model = model.steps[-1][1]
-        elif _holds_one(model):
-            model = model.estimator_
-        else:
-            break
-    if isinstance(model, Head) and hasattr(model, "release_"):
-        return [model], others
-    parts = getattr(model, "estimators_", []) if is_one_of(model, _OF_SEVERAL) else []
-    if not parts:
-        return [], [*others, f"{type(model).__name__} is no fitted Ball-DP head"]
-    heads = []
-    for part in parts:
-        of_part, beside = heads_of(part)
-        heads += of_part
-        others += [reason for reason in beside if reason not in others]
-    return heads, others
-
-
-def is_search(model: Any) -> bool:
-    """Whether a model is a search of scikit-learn's, whose fit adds the choice by scores alone."""
-    return is_one_of(model, _SEARCHES)
-
-
-def _holds_one(model: Any) -> bool:
-    """Whether a model predicts by one other and by nothing else that its fit learned."""
-    held = isinstance(model, HoldsModel) or is_one_of(model, _OF_ONE)
-    return held and hasattr(model, "estimator_")
+    if not (isinstance(model, Head) and hasattr(model, "release_")):
+        others.append(f"{type(model).__name__} is no fitted Ball-DP head")
+    return others
 
 
 def is_one_of(instance: Any, classes: Classes) -> bool:

@@ -95,7 +95,7 @@ def test_from_a_table_to_labels(balldp, tmp_path):
     planned = balldp(f"plan {options.replace('--out model', '').partition('--keep')[0]}")
     said = balldp(f"train {options}")
     for text in (planned, said):
-        assert "it hides all five columns of every record of one person, whatever they" in text
+        assert "Hidden: all five columns of every record of one person, whatever they" in text
         assert re.search(
             r"age: \d+ not as declared \(beyond the bounds, or unknown\), \d+ missing", text
         )
@@ -161,7 +161,7 @@ def test_what_is_hidden_is_said_on_terminal_and_card(balldp, hide, change, said)
     """In a saved folder the card is made again of the declaration."""
     labels = "--classes classes.txt" if hide == "all" else ""
     shown = balldp(f"train {TRAIN} {labels} --hide {shlex.quote(hide)}")
-    assert f"it hides {said}" in shown
+    assert f"Hidden: {said}" in " ".join(shown.split())
     text = Path("model/CARD.md").read_text(encoding="utf-8")
     assert f"- Hidden: {said}" in text
     model, encoder = load("model"), declared_in(Path("columns.toml"))
@@ -172,7 +172,7 @@ def test_what_is_hidden_is_said_on_terminal_and_card(balldp, hide, change, said)
     assert ("larger changes" in text) == (not said.startswith("all"))
     config = json.loads(Path("model/config.json").read_text("utf-8"))
     assert config["change"] == change
-    assert "CANNOT CHECK  radius" in (found := balldp("verify model"))
+    assert "STATED        radius" in (found := balldp("verify model"))
     assert f"it hides {said}" in found
     # Of one model there is one epsilon at any distance.
     anywhere = re.search(r"^\| epsilon .* (\S+) \|$", text, re.M)[1]
@@ -504,8 +504,12 @@ def test_forged_declarations_are_caught(balldp):
 
 def test_the_demo_of_a_table(balldp, monkeypatch):
     monkeypatch.setattr(demo, "RELEASES", 2)
-    said = balldp("demo --table --out d")
+    said = balldp("demo --table")
+    # Beside that of the other demo.
+    assert Path("balldp-demo-table/model").is_dir()
     assert "Nothing was refuted." in said
+    assert "and its label, which is standard differential privacy." in " ".join(said.split())
     [train] = re.findall(r"balldp (train .*--out ball)$", said, re.MULTILINE)
-    assert "any one of the 10 columns" in balldp(train)
-    assert "Labelled  142 records" in balldp("predict d/model d/new.csv --out labelled.csv")
+    assert "Hidden: any one of the 10 columns" in balldp(train)
+    [predict] = re.findall(r"balldp (predict .*)$", said, re.MULTILINE)
+    assert "Labelled  142 records" in balldp(predict)

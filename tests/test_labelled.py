@@ -86,15 +86,13 @@ def test_a_mark_is_not_shown_on_a_terminal(model, capsys, monkeypatch):
     assert capsys.readouterr().out.startswith("name,")
 
 
-@pytest.mark.parametrize("kind", ["list", "blanks"])
-def test_embeddings_beside_the_records_are_left_out_with_a_word(kind, model, capsys):
+def test_embeddings_beside_the_records_are_left_out_with_a_word(model, capsys):
     """As in a table of texts with their embeddings, of which a model takes others."""
-    extra = {"list": json.dumps([0.5] * 60), "blanks": " ".join(["0.5"] * 60)}[kind]
-    own = table().splitlines()
-    body = [f"{own[0]},vector,number", *(f'{line},"{extra}",1 2 3' for line in own[1:])]
-    Path("new.csv").write_text("\n".join(body), encoding="utf-8")
+    own = csv.DictReader(io.StringIO(table()))
+    lines = ({**row, "vector": [0.5] * 60, "number": [1, 2, 3]} for row in own)
+    Path("new.jsonl").write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
     capsys.readouterr()
-    assert main(["predict", model, "new.csv", "--out", "out.csv"]) == 0
+    assert main(["predict", model, "new.jsonl", "--out", "out.csv"]) == 0
     header = Path("out.csv").read_text(encoding="utf-8").splitlines()[0]
     assert header == "name,note,label,number,prediction,probability"
     assert "without column 'e0' and 3 more" in capsys.readouterr().out

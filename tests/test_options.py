@@ -145,7 +145,8 @@ class Terminal(io.StringIO):
         return True
 
 
-REPORT = "\n".join(f"{verdict:<12}  name" for verdict in ("PASS", "WEAK", "FAIL", "CANNOT CHECK"))
+VERDICTS = "PASS", "WEAK", "FAIL", "STATED", "CANNOT CHECK"
+REPORT = "\n".join(f"{verdict:<12}  name" for verdict in VERDICTS)
 
 
 def test_verdicts_differ_in_colour_on_a_terminal_alone(monkeypatch):
@@ -156,9 +157,9 @@ def test_verdicts_differ_in_colour_on_a_terminal_alone(monkeypatch):
     assert report(REPORT) == REPORT
     monkeypatch.setattr(sys, "stdout", Terminal())
     codes = re.findall(r"^\x1b\[(\d+)m([A-Z ]+)\x1b\[0m  +name$", report(REPORT), re.MULTILINE)
-    assert len({code for code, _ in codes}) == len(codes) == 4
+    assert len({code for code, _ in codes}) == len(codes) == 5
     # Grey is the only one that is no call to look.
-    assert [code for code, word in codes if word == "CANNOT CHECK"] == ["90"]
+    assert [code for code, word in codes if word == "STATED"] == ["90"]
     assert "\x1b" not in report("A PASS  in a line\n  FAIL  and in another\nPASSED  it")
     for name, value in (("NO_COLOR", "1"), ("TERM", "dumb")):
         with monkeypatch.context() as patch:

@@ -164,7 +164,7 @@ def test_steps_that_cannot_be_written_take_no_model_along(run, monkeypatch):
 def test_lines_stand_in_their_places(run):
     out = run(f"train {GIVEN} --epsilon 8 --out model --keep-transcript kept --ledger ledger")[1]
     lines = [line.partition(" ")[0] for line in out.splitlines() if line[0] != " "]
-    order = ["Records", "Radius", "Promise", "At", "Ledger", "Wrote", "Ledger", "Next"]
+    order = ["Records", "Promise", "At", "Ledger", "Wrote", "Ledger", "Next"]
     assert lines == order
     [at] = [i for i, line in enumerate(out.splitlines()) if line.startswith("Wrote")]
     assert out.splitlines()[at + 1].startswith("          kept, with the noisy steps")

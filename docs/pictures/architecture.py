@@ -15,7 +15,7 @@ ROOMS = {
     "publish": "files, card, verify",
     "audit": "attacks, noise tests",
     "heads": "fit, predict, plan",
-    "mechanisms": "queries, kernel",
+    "mechanisms": "queries, kernel, rules",
     "radius": "policy, distances, edits",
     "encoders": "texts, images, tables",
     "rows": "arrays, stores, Dask",

@@ -219,8 +219,8 @@ class PrivacyAccountant:
 
     The ledger is a file, so that a budget outlives the process that made it. A charge is on disk
     before a query reads the rows, and is never taken back, whatever fails then: the total may count
-    too much, and never too little. A fit is refused if the file is missing, locked, edited by hand
-    or another one, and also if it would exceed a limit (:class:`.BudgetExceededError`).
+    too much, and never too little. A fit is refused if the file is missing, locked, damaged, an
+    older copy or another one, and also if it would exceed a limit (:class:`.BudgetExceededError`).
 
     No total covers:
 

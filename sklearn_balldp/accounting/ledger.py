@@ -1,7 +1,6 @@
 """The ledger: a file in which every process counts a release before it is made."""
 
 import contextlib
-import hashlib
 import json
 import math
 import operator
@@ -9,13 +8,12 @@ import os
 import sqlite3
 import time
 import uuid
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path, PurePath
 from typing import Any, NamedTuple
 from urllib.parse import quote
-
-import msgspec
 
 from .._parameters import Epsilon, Inside, check_number, check_option, check_positive
 from .._version import __version__
@@ -34,22 +32,9 @@ FORMAT = 3
 #: What releases must share to be added up at a common radius.
 _SHARED = ("metric", "norm_bound", "domain", "n_features", "full_radius", "encoder")
 _TABLES = (
-    "terms (body TEXT)",
-    "charge (id INTEGER PRIMARY KEY AUTOINCREMENT, mu REAL, kind TEXT)",
-    "record (id INTEGER PRIMARY KEY, body TEXT, seal TEXT)",
+    "terms (body TEXT, crc INTEGER)",
+    "charge (id INTEGER PRIMARY KEY, mu REAL, kind TEXT, body TEXT, name TEXT, crc INTEGER)",
 )
-# Numbers that agree unless somebody removed or added rows: SQLite keeps the largest id ever given.
-_NUMBERS = """
-SELECT (SELECT COUNT(*) FROM terms), (SELECT body FROM terms), (SELECT COUNT(*) FROM record),
-    (SELECT TOTAL(seq) FROM sqlite_sequence WHERE name = 'charge'),
-    (SELECT COUNT(*) FROM sqlite_master WHERE type = 'trigger')
-"""
-_ROWS = """
-SELECT charge.id, mu, kind, body, seal FROM charge LEFT JOIN record USING (id)
-ORDER BY charge.id
-"""
-# Of whatever a column may hold, and in another spelling for each.
-_bytes_of = msgspec.msgpack.Encoder().encode
 
 
 class BudgetExceededError(ValueError):
@@ -114,8 +99,7 @@ class _Page(NamedTuple):
     terms: Terms
     charges: list[Charge]
     bodies: list[str]  # JSON of the records
-    seals: list[str]  # empty, then after each charge the digest of all that the ledger held
-    digest: Any  # the digest of it all, which goes on with the next charge
+    names: list[str]  # empty, then a random one of each charge
 
 
 def charge_of(record: Record, radius: float | None) -> Charge:
@@ -187,8 +171,8 @@ class Ledger:
         self.path, self._lasting = path, lasting
         page = self._begun(Terms(**asked))
         self.terms = page.terms
-        #: How many charges were seen, and their seal: an older copy of the file has fewer.
-        self._seen = len(page.charges), page.seals[-1]
+        #: How many charges were seen, and the last: an older copy lacks it, or has another there.
+        self._seen = len(page.charges), page.names[-1]
         for name, value in asked.items():
             kept = getattr(self.terms, name)
             if value != kept:
@@ -207,8 +191,8 @@ class Ledger:
                     for table in _TABLES:
                         base.execute(f"CREATE TABLE IF NOT EXISTS {table}")
                     base.execute(
-                        "INSERT INTO terms SELECT ? WHERE NOT EXISTS (SELECT 1 FROM terms)",
-                        (json.dumps(asdict(terms)),),
+                        "INSERT INTO terms SELECT ?, ? WHERE NOT EXISTS (SELECT 1 FROM terms)",
+                        _with_crc(json.dumps(asdict(terms))),
                     )
                 ((n_tables,),) = base.execute("SELECT COUNT(*) FROM sqlite_master")
                 if n_tables or time.monotonic() > until:
@@ -240,15 +224,13 @@ class Ledger:
         with self._opened("BEGIN IMMEDIATE") as (base, page):
             kinds_of([*(each.kind for each in page.charges), charge.kind])
             self._check_limit(record, charge, page.charges)
-            number, body = len(page.charges) + 1, _written(record)
-            page.digest.update(_bytes_of((number, *charge, body)))
-            seal = page.digest.hexdigest()
-            base.execute("INSERT INTO charge VALUES (?, ?, ?)", (number, *charge))
-            base.execute("INSERT INTO record VALUES (?, ?, ?)", (number, body, seal))
+            number, name = len(page.charges) + 1, uuid.uuid4().hex
+            row = _with_crc(number, *charge, _written(record), name)
+            base.execute("INSERT INTO charge VALUES (?, ?, ?, ?, ?, ?)", row)
             if not keep:
                 base.rollback()
         if keep:
-            self._seen = max(self._seen, (number, seal))
+            self._seen = max(self._seen, (number, name))
 
     def _check_limit(self, record: Record, charge: Charge, earlier: list[Charge]) -> None:
         """Raise an error if a charge beside the earlier ones would pass the limit."""
@@ -280,24 +262,24 @@ class Ledger:
     def _opened(self, begin: str = "BEGIN") -> Iterator[tuple[sqlite3.Connection, _Page]]:
         """One transaction of this ledger, which an error rolls back, and all that it holds."""
         with self._transaction(begin) as base:
-            page, (number, seal) = self._page(base), self._seen
+            page, (number, name) = self._page(base), self._seen
             if page.terms != self.terms:
                 raise LedgerError(
                     f"the ledger {self.path!r} is not the one that this accountant was made with: "
                     "its terms, or its name, are others; nothing was released. Put that one back, "
                     "or make the accountant anew."
                 )
-            if page.seals[number : number + 1] != [seal]:
+            if page.names[number : number + 1] != [name]:
                 raise LedgerError(
                     f"the ledger {self.path!r} lacks what this accountant has counted in it: it is "
                     "an older copy; nothing was released. Put the newest one back."
                 )
-            self._seen = len(page.charges), page.seals[-1]
+            self._seen = len(page.charges), page.names[-1]
             yield base, page
 
     def _page(self, base: sqlite3.Connection) -> _Page:
-        """All that the file holds; an error if anybody but this package wrote in it."""
-        ((n_terms, body, n_records, largest, n_triggers),) = base.execute(_NUMBERS)
+        """All that the file holds; an error if it is damaged, or of another format."""
+        of_terms = base.execute("SELECT * FROM terms").fetchall()
         ((layout,),) = base.execute("PRAGMA user_version")
         if layout != FORMAT:
             raise LedgerError(
@@ -306,25 +288,12 @@ class Ledger:
                 "spent: count on with the version that made it, and in a new ledger only releases "
                 "of other records."
             )
-        rows = base.execute(_ROWS).fetchall()
-        terms, digest = _terms_of(body), hashlib.sha256()
-        digest.update(_bytes_of(body) + b"".join(_bytes_of(row[:-1]) for row in rows))
-        seals = ["", *(row[-1] for row in rows)]
-        faults = {
-            "it has no terms, or two": n_terms != 1,
-            "its terms cannot be read": terms is None,
-            "it has a trigger": n_triggers > 0,
-            "a charge or its record was removed": not n_records == largest == len(rows),
-            "something in it was changed": bool(rows) and seals[-1] != digest.hexdigest(),
-        }
-        fault = next((fault for fault, holds in faults.items() if holds), None)
-        if fault is not None or terms is None:
-            raise LedgerError(
-                f"the ledger {self.path!r} was edited by hand ({fault}), so that what was spent is "
-                "not known; nothing was released. Put the file back as it was."
-            )
+        rows = base.execute("SELECT * FROM charge ORDER BY id").fetchall()
+        if len(of_terms) != 1 or any(row != _with_crc(*row[:-1]) for row in [*of_terms, *rows]):
+            raise sqlite3.DatabaseError("what it holds is not what was written")
         charges = [Charge._make(row[1:3]) for row in rows]
-        return _Page(terms, charges, [row[3] for row in rows], seals, digest)
+        terms, names = Terms(**json.loads(of_terms[0][0])), ["", *(row[4] for row in rows)]
+        return _Page(terms, charges, [row[3] for row in rows], names)
 
     @contextlib.contextmanager
     def _transaction(self, begin: str, make: bool = False) -> Iterator[sqlite3.Connection]:
@@ -345,7 +314,7 @@ class Ledger:
                 yield base
         except LedgerError:
             raise
-        except (sqlite3.Error, OSError) as error:
+        except (sqlite3.Error, OSError, UnicodeError) as error:
             raise LedgerError(self._fault(error, make)) from error
 
     def _fault(self, error: Exception, make: bool) -> str:
@@ -384,12 +353,9 @@ def _address(path: PurePath) -> str:
     return f"file://{'' if text.startswith('/') else '/'}{quote(text, safe='/:')}"
 
 
-def _terms_of(body: Any) -> Terms | None:
-    """Terms from their JSON; None if these are none."""
-    try:
-        return Terms(**json.loads(body))
-    except (TypeError, ValueError):
-        return None
+def _with_crc(*row: Any) -> tuple[Any, ...]:
+    """A row and its checksum: it tells of a disk that changed a bit, and not of a forger."""
+    return (*row, zlib.crc32(repr(row).encode()))
 
 
 def _written(record: Record) -> str:

@@ -8,12 +8,19 @@ from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import validate_data
 
 from ..labels import native
-from ..pipelines import heads_of, is_search
+from ..pipelines import beside_head, is_one_of
 from ..privacy.gaussian import mu_from_budget
 from ..privacy.noise import Noise, RandomState, check_random_state, grid_slack
 from ..rows import in_memory
 from .accountant import PrivacyAccountant, check_accountant
 from .ledger import OtherRelease, count
+
+#: Searches of scikit-learn, whose fit adds the choice by scores alone.
+_SEARCHES = {
+    "sklearn.model_selection": (
+        *("GridSearchCV", "HalvingGridSearchCV", "HalvingRandomSearchCV", "RandomizedSearchCV"),
+    ),
+}
 
 
 class PrivateAccuracy:
@@ -21,10 +28,10 @@ class PrivateAccuracy:
 
     Pass it as ``scoring=``: the scores of a search, and the choice of the best candidate, are then
     private too. If one scored row is replaced, its label too, the accuracy of a fixed model moves
-    by at most ``1 / n_rows``. What a training row moves, the model's release hides. So models
-    that are not made of Ball-DP heads alone are refused: a step before the head that learned from
-    the rows, or is not known to map each row by itself (``pipelines.RowWise``); a threshold or
-    features chosen by scores; a search whose scores are not private.
+    by at most ``1 / n_rows``. What a training row moves, the model's release hides. So it scores
+    a Ball-DP head, a pipeline that ends in one, or a search of these whose scores are private, and
+    refuses all else: votes, thresholds, and a step before the head that learned from the rows, or
+    is not known to map each row by itself (``pipelines.RowWise``).
 
     Parameters
     ----------
@@ -65,13 +72,14 @@ class PrivateAccuracy:
 
     def __call__(self, estimator: Any, X: ArrayLike, y: ArrayLike) -> float:
         """Noisy accuracy, counted before the rows are looked at."""
-        others = _beside_heads(estimator)
+        others = _beside_release(estimator)
         if others:
             raise ValueError(
                 f"PrivateAccuracy: of a {type(estimator).__name__} not all comes from a release, "
                 f"so one record may move its score by any amount: {'; '.join(others)}. Score a "
-                "Ball-DP head, or what is made of such heads alone, behind steps that map each row "
-                "by itself (those that learn: fit them on public rows, and freeze them)."
+                "Ball-DP head, a search of one, or a pipeline that ends in one, behind steps that "
+                "map each row by itself (those that learn: fit them on public rows, and freeze "
+                "them)."
             )
         if hasattr(X, "__dask_graph__"):
             raise ValueError(
@@ -113,13 +121,13 @@ def accuracy_of(estimator: Any, X: ArrayLike, y: ArrayLike) -> float:
     return accuracy_score(native(y), estimator.predict(X))
 
 
-def _beside_heads(estimator: Any) -> list[str]:
-    """What a model's predictions take beside releases, in words; a private choice is one."""
-    if not (is_search(estimator) and hasattr(estimator, "best_estimator_")):
-        return heads_of(estimator)[1]
+def _beside_release(estimator: Any) -> list[str]:
+    """What a model's predictions take beside a release, in words; a private choice is one."""
+    if not (is_one_of(estimator, _SEARCHES) and hasattr(estimator, "best_estimator_")):
+        return beside_head(estimator)
     scoring = estimator.scoring
     scorers = list(scoring.values()) if isinstance(scoring, dict) else [scoring]
     private = all(type(s) is PrivateAccuracy and s.random_state is None for s in scorers)
     if private and not estimator.return_train_score:
-        return heads_of(estimator.best_estimator_)[1]
+        return beside_head(estimator.best_estimator_)
     return [f"{type(estimator).__name__} chose by scores that are not private"]

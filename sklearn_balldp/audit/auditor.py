@@ -32,7 +32,7 @@ from .._validation import all_or_nothing, caller_level
 from ..heads import Released
 from ..heads.inspection import matches, noise_of
 from ..mechanisms import drive
-from ..pipelines import HoldsModel
+from ..pipelines import ByContent
 from ..privacy.noise import EXACT_SAMPLER
 from ..progress import bar
 from ..text import UP, rounded
@@ -71,7 +71,7 @@ class FailedGuaranteeWarning(UserWarning):
 
 
 @dataclass(eq=False, repr=False)
-class ReconstructionAuditor(HoldsModel, MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
+class ReconstructionAuditor(ByContent, MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     """Fit a Ball-DP head and measure what an informed adversary reconstructs from it.
 
     The auditor takes out one training record, the *anchor*, and puts each of ``n_candidates``

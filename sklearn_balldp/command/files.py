@@ -36,8 +36,6 @@ PICTURES = (
     *("AVIF", "BMP", "DIB", "GIF", "ICO", "JPEG", "JPEG2000", "MPO", "PCX", "PNG", "PPM", "QOI"),
     *("TGA", "TIFF", "WEBP"),
 )
-# Rows of which each value may be the only one of its kind.
-_FEW = 20
 # What folders hold whose Parquet files are those of a table with a history.
 _HISTORIES = {
     "Delta": "_delta_log/*",
@@ -68,11 +66,8 @@ class Columns:
     @cached_property
     def kind(self) -> str:
         """What the records are."""
-        names = ("text", "image", "embedding", "table")
-        kinds = [name for name in names if getattr(self, name) is not None]
-        if len(kinds) != 1:
-            raise InputError("name one of --text, --image, --embedding and --columns.")
-        return kinds[0]
+        kinds = "text", "image", "embedding", "table"
+        return next(name for name in kinds if getattr(self, name) is not None)
 
     @cached_property
     def content(self) -> str:
@@ -157,7 +152,7 @@ def table_of(path: Path, columns: Columns) -> Table:
     except ImportError as error:
         reason = f"it is read by {error.name}; pip install {error.name}."
     except UnicodeError:
-        reason = "it is not UTF-8; save it as UTF-8 (in Excel: CSV UTF-8)."
+        reason = "it is no text in UTF-8; save it as UTF-8 (in Excel: CSV UTF-8), or unpack it."
     except MemoryError:
         reason = "it does not fit into memory; fit rows of Parquet in Python (docs/rows)."
     except Exception as error:
@@ -197,34 +192,17 @@ def rows_in_words(numbers: Sequence[int]) -> str:
 # -- tables ---------------------------------------------------------------------------------------
 
 
-#: How files begin that are no text, what they are, and what to do.
-_PACKED = {
-    b"\x1f\x8b": ("a file of gzip", "unpack it"),
-    b"BZh91AY&SY": ("a file of bzip2", "unpack it"),
-    b"\xfd7zXZ\0": ("a file of xz", "unpack it"),
-    b"\x28\xb5\x2f\xfd": ("a file of Zstandard", "unpack it"),
-    b"7z\xbc\xaf": ("an archive of 7-Zip", "unpack it"),
-    b"PK\3\4": ("a ZIP archive or a spreadsheet", "unpack it, or save the sheet as CSV UTF-8"),
-    b"\xd0\xcf\x11\xe0": ("a spreadsheet", "save the sheet as CSV UTF-8"),
-    b"PAR1\x15": ("Parquet", "give it the ending .parquet"),
-    b"ARROW1\0": ("a file of Arrow", "save it as Parquet"),
-    b"\x93NUMPY": ("an array of NumPy", "save it in an .npz"),
-    b"SQLite format 3\0": ("a database of SQLite", "save its table as CSV"),
-}
-
-
-def _body(path: Path) -> bytes:
-    """What a file of text holds; an InputError if that is no text."""
+def _text(path: Path) -> bytes:
+    """What a file of text holds; what is packed, or no text, has marks of no text in it."""
     body = path.read_bytes()
-    for start, (what, remedy) in _PACKED.items():
-        if body.startswith(start):
-            raise InputError(f"{path}: it is {what} under another name; {remedy}.")
+    if b"\0" in body:
+        raise UnicodeError
     return body
 
 
 def _csv(path: Path, columns: Columns) -> Table:
     csv.field_size_limit(2**31 - 1)
-    body = _body(path)
+    body = _text(path)
     if re.match(rb'(\xef\xbb\xbf)?"?sep=.?"?\s*[\r\n]', body, re.IGNORECASE):
         raise InputError(f"{path}: its first line is Excel's sep=, no names; leave it out.")
 
@@ -260,14 +238,7 @@ def _csv(path: Path, columns: Columns) -> Table:
         if not _fits(row, width):
             amount = "more" if len(row) > width else "fewer"
             raise InputError(f"{path}: row {number} has {amount} fields than its first line.")
-    _check_breaks(path, rows, mark, width)
-    broken = sum(bool(_BREAK.search(cell)) for row in rows for cell in row)
-    if broken:
-        warnings.warn(
-            f"{path}: {broken:,} cells hold line breaks, of {len(rows):,} records; quotes that are "
-            "part of a text must be written twice, or they join records.",
-            stacklevel=2,
-        )
+    _tell_breaks(path, rows, mark)
     cells = map(list, zip(*rows, strict=False)) if rows else ([] for _ in names)
     return Table(
         path, dict(zip(names, cells, strict=False)), mark, body.startswith(b"\xef\xbb\xbf")
@@ -328,45 +299,22 @@ def _header(path: Path, cells: list[str]) -> list[str]:
     return names
 
 
-def _check_breaks(path: Path, rows: list[list[str]], mark: str, width: int) -> None:
-    """Raise an InputError for a quoted cell whose lines would be rows themselves.
-
-    Quotes that are part of texts make a single row of all rows between two of them.
-    """
-    broken, alone = dict[int, list[list[str]]](), list[list[str]]()
-    for number, row in enumerate(rows, 1):
-        if not _BREAK.search("".join(row)):
-            alone.append(row)
-        elif width > 1:
-            # Marks in other quoted cells part no fields.
-            cells = (cell if _BREAK.search(cell) else cell.replace(mark, "") for cell in row)
-            lines = [line.split(mark) for line in _BREAK.split(mark.join(cells))]
-            if all(len(line) == len(row) for line in lines):
-                broken[number] = lines
-    if not broken:
-        return
-    numbers = set[int]()
-    for place in range(width):
-        seen = Counter(_look(row[place]) for row in alone)
-        if len(alone) < max(_FEW, len(broken)):
-            others = (_look(line[place]) for lines in broken.values() for line in lines)
-            seen.update(look for look in others if look.strip() == look != "")
-        numbers |= {
-            number
-            for number, lines in broken.items()
-            if not _BREAK.search(rows[number - 1][place])
-            if all(seen[_look(line[place])] > 1 for line in lines)
-        }
-    if numbers:
-        raise InputError(
-            f"{path}: a quoted cell of {rows_in_words(sorted(numbers))} holds lines that would be "
-            "rows themselves; write quotes that are part of a text twice, and others around its "
-            "cell, or save the file as JSONL."
+def _tell_breaks(path: Path, rows: list[list[str]], mark: str) -> None:
+    """Warn of quoted cells of several lines: quotes that are part of texts join all between two."""
+    broken = [row for row in rows if any(map(_BREAK.search, row))]
+    alike = 0
+    for row in broken:
+        # Marks in other quoted cells part no fields.
+        cells = (cell if _BREAK.search(cell) else cell.replace(mark, "") for cell in row)
+        lines = _BREAK.split(mark.join(cells))
+        alike += len(row) > 1 and all(line.count(mark) == len(row) - 1 for line in lines)
+    if broken:
+        warnings.warn(
+            f"{path}: cells of {len(broken):,} records hold line breaks, of {len(rows):,}; in "
+            f"{alike:,} of these each line could be a record. Quotes that are part of a text must "
+            "be written twice, or they join records.",
+            stacklevel=3,
         )
-
-
-def _look(cell: str) -> str:
-    return re.sub(r"\d+", "0", cell)
 
 
 def _jsonl(path: Path, columns: Columns) -> Table:
@@ -374,7 +322,7 @@ def _jsonl(path: Path, columns: Columns) -> Table:
         return dict(zip(_names(path, [k for k, _ in pairs]), [v for _, v in pairs], strict=True))
 
     rows, blank = list[dict[str, Any]](), 0
-    with io.TextIOWrapper(io.BytesIO(_body(path)), encoding="utf-8-sig") as file:
+    with io.TextIOWrapper(io.BytesIO(_text(path)), encoding="utf-8-sig") as file:
         for number, line in enumerate(file, 1):
             if not line.strip():
                 blank = blank or number

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from .._version import __version__
 from ..pointers import unfetched
-from ..verdicts import CANNOT_CHECK, FAIL, PASS, WEAK
+from ..verdicts import CANNOT_CHECK, FAIL, PASS, STATED, WEAK
 
 #: What ``--head`` takes, and the class that it stands for.
 HEADS = {
@@ -38,10 +38,11 @@ PARAMETERS = {
 }
 # Files that are read, the first two without an option; a model may lie on the hub too.
 _READ = "model", "file", "public", "classes", "columns", "private", "earlier"
-# Codes of terminals: green, yellow, red and grey.
-_COLOURS = {PASS: 32, WEAK: 33, FAIL: 31, CANNOT_CHECK: 90}
+# Codes of terminals: green, yellow, red, violet and grey.
+_COLOURS = {PASS: 32, WEAK: 33, FAIL: 31, CANNOT_CHECK: 35, STATED: 90}
 _VERIFY = """\
-Each line says PASS, FAIL, WEAK or CANNOT CHECK, with what was found and what it rests on. The exit
+Each line says PASS or FAIL (computed here), WEAK (true, and next to nothing), STATED (the
+publisher's word) or CANNOT CHECK (unusual), with what was found and what it rests on. The exit
 status is 0 without a FAIL, 1 with one, 2 if something could not be read. A check can refute a
 model, and cannot certify one. With --private the results are for the owner of the records.
 

@@ -1,6 +1,7 @@
 """What a fit would release, in words for its owner's terminal."""
 
 import math
+import textwrap
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,13 +9,11 @@ from numpy.typing import NDArray
 from ..encoders import TableEncoder
 from ..encoders.base import BaseEncoder
 from ..heads.plan import AT_RISK, LOST, risks
-from ..privacy.release import Release
-from ..publish.card import NOTHING_HIDDEN, candidates_of, down
+from ..publish.card import NOTHING_HIDDEN, down, in_short
 from ..publish.columns import HiddenColumns
-from ..publish.words import hidden_edits, up
-from ..text import one_line, percent
+from ..publish.words import up
+from ..text import one_line
 from .job import Job
-from .options import CANDIDATES
 from .public import foretold
 from .records import Records
 
@@ -41,18 +40,16 @@ def describe(job: Job) -> str:
     if isinstance(job.step, TableEncoder):
         table = HiddenColumns(release, job.step, job.change)
         lines += _of_columns(job, table)
-    anywhere = release.radius >= (2.0 if table is None else table.reach)
-    distance = "any distance" if anywhere else down(release.radius)
-    certificate = percent(release.certificate(1.0 / CANDIDATES))
-    lines += [
-        f"Radius    {distance} between unit rows: it hides {table or _hidden(release, anywhere)}",
+    lines.append(
         f"Promise   epsilon {up(release.epsilon)}, delta {release.delta:g}, labels "
-        f"{release.labels}",
-        f"{_BELOW}who knows all else, and holds {CANDIDATES} equally likely "
-        f"{candidates_of(release, table=table)},",
-        f"{_BELOW}names the right one with probability {certificate} at most",
-        *_at_risk(job),
-    ]
+        f"{release.labels}, radius {down(release.radius)} between unit rows"
+    )
+    # As the card will say it.
+    for sentence in in_short(release, table, lambda name: one_line(name, 60)):
+        # A number and its unit stay in one line.
+        kept = textwrap.wrap(sentence.replace(" %", "\xa0%"), 90)
+        lines += [_BELOW + line.replace("\xa0%", " %") for line in kept]
+    lines += _at_risk(job)
     lines += _time(job)
     if release.guarantee().advantage > NOTHING_HIDDEN:
         lines.append(f"Warning   epsilon {up(release.epsilon)} hides next to nothing: lower it")
@@ -70,20 +67,6 @@ def _of_columns(job: Job, table: HiddenColumns) -> list[str]:
         changes = (f"{one_line(name, 60)} {change}" for name, (_, change) in table.rows.items())
         lines.append(f"{_BELOW}may change unseen, alone: {'; '.join(changes)}")
     return lines
-
-
-def _hidden(release: Release, anywhere: bool) -> str:
-    """Which other records could stand in a record's place."""
-    protected = release.labels == "protected"
-    edits = hidden_edits(release)
-    if edits:
-        return f"{edits}{', and its label' if protected else ''}"
-    if anywhere:
-        label = " and its label, which is standard DP" if protected else " of the same label"
-        return f"any other record{label}"
-    if protected:
-        return "any other record that is as close, and its label"
-    return "any other record of the same label that is as close"
 
 
 def _time(job: Job) -> list[str]:

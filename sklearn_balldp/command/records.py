@@ -34,8 +34,7 @@ _FEW_CODES = 20
 _GROUPED = re.compile(r"\s*[-+]?\d{1,3}\.\d{3}\s*")
 # Characters below which no encoder is asked how many tokens a text has.
 _SHORT = 64
-# Spellings of a missing number, and types of cells that can be numbers.
-_NOTHING = {"", "na", "n/a", "nan", "null", "none"}
+# Types of cells that can be numbers.
 _OF_NUMBERS = {str, int, float, np.float16, np.float32, Decimal, type(None)}
 
 
@@ -202,9 +201,12 @@ def new_records(
         raise InputError(f"{path}: {' '.join(notes)}")
     for note in notes:
         warnings.warn(f"{path}: {note}", stacklevel=3)
-    own = _content_columns(table, columns) if columns.kind == "embedding" else []
-    beside = [name for name, cells in table.cells.items() if name not in own and _is_long(cells)]
-    return table, ["" if content is None else content for content in contents], [*own, *beside]
+    own = [*_content_columns(table, columns)] if columns.kind == "embedding" else []
+    for name, column in table.cells.items():
+        first = next((cell for cell in column if cell is not None), None)
+        if name not in own and isinstance(first, (list, np.ndarray)) and len(first) > _MANY:
+            own.append(name)
+    return table, ["" if content is None else content for content in contents], own
 
 
 def tell_cut(path: Path, texts: list[str], encoder: SentenceEncoder) -> None:
@@ -232,19 +234,15 @@ def contents_of(table: Table, columns: Columns) -> list[Any]:
     names = _content_columns(table, columns)
     if columns.kind == "embedding":
         cells = zip(*(table.cells[name] for name in names), strict=True)
-        rows = [_numbers(own, path, names[0], i) for i, own in enumerate(cells, 1)]
+        place = f"{path}: {columns.content} in row"
+        rows = [_row_of(own, f"{place} {i}") for i, own in enumerate(cells, 1)]
         width = next((len(row) for row in rows if row is not None), 0)
         for number, row in enumerate(rows, 1):
             if row is not None and len(row) != width:
                 raise InputError(
-                    f"{path}: {columns.content} in row {number} holds more or fewer numbers than "
-                    "above; the cells are no lists of one length."
+                    f"{place} {number} holds more or fewer numbers than above; the cells are no "
+                    "lists of one length."
                 )
-        if width == 1:
-            raise InputError(
-                f"{path}: {columns.content} holds one number for each record, which of norm one "
-                "are all alike; numbers of a table are for --columns."
-            )
         return [None if row is None or not np.isfinite(row).all() else row for row in rows]
     if columns.table is not None:
         try:
@@ -324,56 +322,26 @@ def text_of(cell: Any, path: Path, name: str, row: int) -> str | None:
     )
 
 
-def _numbers(cells: Any, path: Path, name: str, number: int) -> NDArray[np.float64] | None:
-    """Numbers of one record: a list, its text, or a cell each; NaN or None where they lack."""
-    if len(cells) > 1:
-        array = _as_numbers([*cells])
-        if array is None:
-            raise InputError(f"{path}: a cell of {name}... in row {number} is no number.")
-        return array
-    cell = cells[0]
-    if cell is None or (cell != cell) is True:
-        return None
-    if isinstance(cell, str):
-        if cell.strip().lower() in _NOTHING:
+def _row_of(cells: Any, place: str) -> NDArray[np.float64] | None:
+    """Numbers of one record, a list or a cell each; NaN where one lacks, None where all do."""
+    types = _OF_NUMBERS
+    if len(cells) == 1:
+        # Of a list that is a text nobody knows which marks part it.
+        cells, types = cells[0], types - {str}
+        if cells is None or (cells != cells) is True:
             return None
-        text = re.sub(r"np\.float\d+\(([^()]*)\)", r"\1", cell).strip()
-        if (text[:1], text[-1:]) in (("[", "]"), ("(", ")")):
-            text = text[1:-1]
-        # Decimal commas are followed by no blank, beside others that are.
-        spaced = len(re.findall(r",\s", text))
-        cell = text.split("," if "," in text else None) if spaced in (0, text.count(",")) else None
-    array = None if cell is None else _as_numbers(cell)
-    if array is None:
-        raise InputError(
-            f"{path}: the cell in row {number} is no list of real numbers ({name}): write decimal "
-            "points, and either blanks or commas between numbers."
-        )
-    return array
-
-
-def _is_long(cells: list[Any]) -> bool:
-    """Whether cells are lists of more numbers than a person would read, or texts of them."""
-    cell = next((cell for cell in cells if cell is not None), None)
-    if isinstance(cell, (list, np.ndarray)):
-        return len(cell) > _MANY
-    if not isinstance(cell, str) or len(re.findall(r"[\s,]+", cell)) < _MANY:
-        return False
-    return re.fullmatch(r"\s*[\[(]?[-+\d.eE\s,]+[\])]?\s*", cell) is not None
-
-
-def _as_numbers(cells: Any) -> NDArray[np.float64] | None:
-    """Numbers of a list or an array, NaN for those that lack; None if something is no number."""
-    if isinstance(cells, np.ndarray):
-        return cells.astype(np.float64) if cells.ndim == 1 and cells.dtype.kind in "iuf" else None
-    types = {*map(type, cells)} if isinstance(cells, list) else set()
-    # A number has underscores in Python alone.
-    if not types or types - _OF_NUMBERS or (str in types and "_" in "".join(map(str, cells))):
-        return None
-    for absent in (False, True):
-        if absent:
-            cells = [None if str(cell).strip().lower() in _NOTHING else cell for cell in cells]
+    array = isinstance(cells, np.ndarray) and cells.ndim == 1 and cells.dtype.kind in "iuf"
+    found = {*map(type, cells)} if isinstance(cells, (list, tuple)) else set()
+    if str in found:
+        cells = [None if str(cell).strip().lower() in MISSING else cell for cell in cells]
+        # A number has underscores in Python alone.
+        found |= {bool} if any("_" in str(cell) for cell in cells) else set()
+    # One number, of norm one, is like every other.
+    if (array or (found and not found - types)) and len(cells) > 1:
         # A cell that lacks is None for NumPy.
         with suppress(ValueError, OverflowError):
             return np.array(cells, dtype=np.float64)
-    return None
+    raise InputError(
+        f"{place} is no list of two or more numbers; save embeddings as NPZ, Parquet or JSONL, or "
+        "in a column for each number, with decimal points."
+    )

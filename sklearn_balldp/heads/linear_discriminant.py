@@ -8,8 +8,8 @@ import numpy as np
 from .._parameters import Portion, Share, check_number, is_auto
 from ..losses import Array
 from ..mechanisms import Mechanism, StatisticsPerturbation
-from ..mechanisms.discriminant_rule import discriminant_rule
-from ..mechanisms.initialisation import kept_of_slopes
+from ..mechanisms.rules.discriminant import discriminant_rule
+from ..mechanisms.rules.initialisation import kept_of_slopes
 from .base import BaseSumsClassifier
 from .documentation import documented
 from .released import Released

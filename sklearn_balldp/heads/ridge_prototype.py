@@ -8,7 +8,7 @@ import numpy as np
 from .._parameters import check_option, check_positive
 from ..losses import Array
 from ..mechanisms import Mechanism, PrototypePerturbation, prototypes_of
-from ..mechanisms.prototype_rule import gaussian_rule, shift_of_priors
+from ..mechanisms.rules.prototypes import gaussian_rule, shift_of_priors
 from .base import BaseSumsClassifier
 from .documentation import documented
 from .released import Released

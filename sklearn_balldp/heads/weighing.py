@@ -130,32 +130,40 @@ def weights_of_classes(class_weight: Any, classes: NDArray[Any], sizes: Array | 
 def weights_of(rows: Array, codes: Codes | None, n_classes: int, owners: Codes) -> Weights:
     """Public numbers of the weights of owned records, with sums rounded up."""
     sizes = np.bincount(owners)
-    most_records = int(sizes.max())
-    totals, largest_of, block_factor, total = None, None, 1.0, float(rows.sum())
+    up = _rounding_up(int(sizes.max()))
+    of_classes: dict[str, Any] = {"class_totals": None, "class_largest": None}
+    total = float(rows.sum())
     if codes is not None:
-        totals = np.bincount(codes, rows, n_classes).astype(np.float64)
+        totals = np.bincount(codes, rows, n_classes)
         total = float(totals.sum())
+        # What each owner has of each class, if anything.
         pairs, inverse = np.unique(owners * n_classes + codes, return_inverse=True)
-        held, kinds = np.bincount(inverse, rows), pairs % n_classes
-        by_label = np.zeros(n_classes)
-        np.maximum.at(by_label, kinds, held)
-        squares = np.bincount(pairs // n_classes, (held / by_label[kinds]) ** 2)
-        if most_records > 1:
-            most_classes = int(np.bincount(pairs // n_classes).max())
-            block_factor = (1.0 + 2.0**-40) * math.sqrt(float(squares.max()))
-            block_factor = min(max(1.0, block_factor), math.sqrt(most_classes))
-        largest_of = _rounding_up(most_records) * by_label
+        held, (holders, kinds) = np.bincount(inverse, rows), np.divmod(pairs, n_classes)
+        largest = np.zeros(n_classes)
+        np.maximum.at(largest, kinds, held)
+        of_classes = {
+            "class_totals": tuple(totals.tolist()),
+            "class_largest": tuple((up * largest).tolist()),
+            "block_factor": _block_factor(held / largest[kinds], holders),
+        }
     return Weights(
         unit="person",
         n_units=len(sizes),
-        most_records=most_records,
+        most_records=int(sizes.max()),
         total=total,
-        largest=_rounding_up(most_records) * float(np.bincount(owners, rows).max()),
+        largest=up * float(np.bincount(owners, rows).max()),
         record=float(rows.max()),
-        class_totals=None if totals is None else tuple(totals.tolist()),
-        class_largest=None if largest_of is None else tuple(largest_of.tolist()),
-        block_factor=block_factor,
+        **of_classes,
     )
+
+
+def _block_factor(shares: Array, holders: Codes) -> float:
+    """q, the largest sqrt(sum of (w / s)^2) of an owner, from all shares w / s and whose they are.
+
+    It is rounded up, but lies between 1 and the root of the most classes that an owner has.
+    """
+    factor = (1.0 + 2.0**-40) * math.sqrt(float(np.bincount(holders, shares**2).max()))
+    return min(max(1.0, factor), math.sqrt(int(np.bincount(holders).max())))
 
 
 def _rounding_up(n_terms: int) -> float:

@@ -20,10 +20,10 @@ from ..privacy.noise import grid_slack
 from ..privacy.problem import Problem
 from ..privacy.rounding import SHORTEST
 from .base import Mechanism
-from .certainty import factor_of, last_of
 from .gradients import MeanGradient
-from .initialisation import discriminant_of
 from .kernel import Array, Conversation, spendable
+from .rules.certainty import factor_of, last_of
+from .rules.initialisation import discriminant_of
 from .settings import CLIP, CONSTANT, LEAST_REACH, MOMENTUM, settings_of, share_of_sums
 from .sums import Sums, class_sums
 from .whitening import PublicMap, whitening_map

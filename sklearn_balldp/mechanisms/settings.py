@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..losses import make_loss
 from ..privacy.problem import Problem
 from ..privacy.rounding import LEAST_KEPT as LEAST_KEPT
 from ..privacy.rounding import MOST_DIRECTIONS as MOST_DIRECTIONS
@@ -112,55 +111,67 @@ def settings_of(
 
     ``start``, ``n_steps`` and ``learning_rate`` are as the user gave them; None is for this rule.
     ``shrinks`` says whether class means are shrunk towards public vectors of the classes.
-    With r the radius in units of B, K classes, and k = sqrt(max(1, K / 10)):
+    What is released must be worth its noise: its signal must reach what it needs. With K classes,
+    r the radius in units of B (2 where labels are hidden: a label change spans any distance), and
+    k = sqrt(max(1, K / 10)):
 
-    * The *signal* is n mu / sqrt(d). Class sums need 31 K^.4 (r / 2)^3.5 of it, with r = 2 where
-      labels are hidden. Else the mean of all rows takes their place, at a share of .02. (The noise
-      of K sums has length r sqrt(K d) / mu; that of clipped steps falls more slowly with r.)
-    * Steps pay if the signal is at least 14 times the cube root of K; where the sums tell the
-      second moment, if r times the signal is at least 14 / k. (One-versus-rest heads share the
-      clipping norm, and need 14 k sqrt(K) of either.) Else there is none.
-    * Steps have a share of s + (.84 - s) / (1 + v / .1), s = 1.8 / sqrt(K), with v what noise adds
-      to the square of a class mean, up to .84.
-    * They are 20 (60 without class sums), clipped at .2, and as long as makes their noise in a
+    ===================================  ===================  ====================
+    released                             signal               needed
+    ===================================  ===================  ====================
+    class sums, and not one of all rows  n mu / sqrt(d)       31 K^.4 (r / 2)^3.5
+    steps after class sums               n mu / sqrt(d)       14 K^(1/3)
+    steps after a second moment too      r n mu / sqrt(d)     14 / k
+    steps of one-versus-rest heads       either of the above  14 k sqrt(K)
+    ===================================  ===================  ====================
+
+    * A mean of all rows has a share of .02 of mu squared. Steps after class sums have one of
+      s + (.84 - s) / (1 + v / .1), s = 1.8 / sqrt(K), with v what noise adds to the square of a
+      class mean, up to .84.
+    * Steps are 20 (60 without class sums), clipped at .2, and as long as makes their noise in a
       parameter .7 / (B sqrt(curvature)), times the root of how many times 20 they are.
     """
-    loss = make_loss(problem.loss, problem.n_classes)
-    k, protected = problem.n_classes, problem.labels == "protected"
-    aim = AIM / math.sqrt(loss.curvature)
-    longer = aim * math.sqrt(LONG_STEPS / STEPS)
-    if start == "zero":
-        return DescentSettings("zero", 1.0, longer, n_steps or LONG_STEPS)
-    if n_steps == 0:
-        return DescentSettings("sums", 0.0, aim, 0)
-    many = math.sqrt(max(1.0, k / MANY_CLASSES))
+    aim = AIM / math.sqrt(problem.kind.curvature)
     signal = problem.effective_size * mu / math.sqrt(problem.n_features)
+    r = 2.0 if problem.labels == "protected" else problem.euclidean_radius / problem.norm_bound
     # Class embeddings need class means, and heads that share the clipping norm start badly at 0.
-    movable = problem.fit_intercept and not shrinks and loss.n_stacked == 1
-    # A label change spans any distance.
-    r = 2.0 if protected else problem.euclidean_radius / problem.norm_bound
-    need = SUMS_NEED * k**0.4 * (r / 2.0) ** 3.5
-    if start == "mean" or (start == "auto" and signal < need and movable):
-        return DescentSettings("mean", 1.0 - LITTLE, longer, n_steps or LONG_STEPS)
+    movable = problem.fit_intercept and not shrinks and problem.kind.n_stacked == 1
+    if start == "auto" and movable and n_steps != 0 and not signal >= _need_of_sums(problem, r):
+        start = "mean"
+    if start in ("zero", "mean"):
+        longer = aim * math.sqrt(LONG_STEPS / STEPS)
+        share = 1.0 if start == "zero" else 1.0 - LITTLE
+        return DescentSettings(start, share, longer, n_steps or LONG_STEPS)
     # A number of steps, or a regulariser, that was asked for acts in the steps.
-    asked_for = n_steps is not None or problem.alpha > 0.0 or learning_rate is not None
-    # Sums that hide labels are so noisy that steps pay, but for those of many heads.
-    pays = asked_for or (protected and (loss.n_stacked == 1 or many == 1.0))
+    pays = n_steps is not None or problem.alpha > 0.0 or learning_rate is not None
     if not pays:
         whitens = start != "prototypes" and share_of_sums(problem, mu) < 1.0
-        if loss.n_stacked > 1:
-            # Heads share the clipping norm: each sees less of a record.
-            needed = STEPS_NEED * many * math.sqrt(k)
-        else:
-            # More classes need more records, but leave steps more to do once sums tell the moment.
-            needed = STEPS_NEED / many if whitens else STEPS_NEED * k ** (1.0 / 3.0)
-        pays = (r * signal if whitens else signal) >= needed
-    if not pays:
+        pays = (r * signal if whitens else signal) >= _need_of_steps(problem, whitens)
+    if not pays or n_steps == 0:
         return DescentSettings("sums", 0.0, aim, 0)
-    some = min(EXACT_SHARE, NOISY_SHARE / math.sqrt(k))
+    some = min(EXACT_SHARE, NOISY_SHARE / math.sqrt(problem.n_classes))
     exactness = 1.0 / (1.0 + _noise_of_means(problem, r, mu) / MEANS_NOISE)
-    share = some + (EXACT_SHARE - some) * exactness
-    return DescentSettings("sums", share, aim, n_steps or STEPS)
+    return DescentSettings("sums", some + (EXACT_SHARE - some) * exactness, aim, n_steps or STEPS)
+
+
+def _need_of_sums(problem: Problem, r: float) -> float:
+    """Signal that class sums need, or the mean of all rows takes their place.
+
+    The noise of K sums has length r sqrt(K d) / mu; that of clipped steps falls more slowly with r.
+    """
+    return SUMS_NEED * problem.n_classes**0.4 * (r / 2.0) ** 3.5
+
+
+def _need_of_steps(problem: Problem, whitens: bool) -> float:
+    """Signal that steps need after class sums, whose discriminant is released without them."""
+    k, many = problem.n_classes, math.sqrt(max(1.0, problem.n_classes / MANY_CLASSES))
+    stacked = problem.kind.n_stacked > 1
+    if problem.labels == "protected" and not (stacked and many > 1.0):
+        return 0.0  # sums that hide labels are noisy: steps pay, but for those of many heads
+    if stacked:
+        # Heads share the clipping norm: each sees less of a record.
+        return STEPS_NEED * many * math.sqrt(k)
+    # More classes need more records, but leave steps more to do once sums tell the moment.
+    return STEPS_NEED / many if whitens else STEPS_NEED * k ** (1.0 / 3.0)
 
 
 def _noise_of_means(problem: Problem, r: float, mu: float) -> float:

@@ -22,8 +22,8 @@ from ..privacy.rounding import sums_rounding
 from ..privacy.sensitivity import moment_sensitivity
 from ..rows import rows_in_domain, total
 from .base import Mechanism
-from .discriminant_rule import likely_counts
 from .kernel import Array, Codes, Conversation, Query, Records
+from .rules.discriminant import likely_counts
 from .settings import share_of_sums
 
 #: How prototypes use the public class counts.

@@ -327,18 +327,19 @@ class Release:
         ``records`` are as in :meth:`certificate`.
         """
         asked = self.guarantee(radius, labels, records)
-        distance = asked.radius
+        # Of each possible record that is near to all candidates: the centre of their ball,
+        possible = [asked]
         if self.domain == "ball":
-            # No row is further from the zero record. One step more covers the rounding of the unit.
+            # the zero record, where no row is further from it than B (rounded up in the unit),
             modulus = METRICS[self.metric].euclidean_per_unit(self.n_features)
-            distance = min(distance, math.nextafter(self.norm_bound / modulus, math.inf))
-        guarantees = [self.guarantee(distance, labels, records)]
+            to_zero = math.nextafter(self.norm_bound / modulus, math.inf)
+            possible.append(self.guarantee(to_zero, labels, records))
         alone = records == self.weights.most_records == 1
         if self.labels == "protected" and (asked.labels == "public" or alone):
-            # A record of another label is next to all candidates of one label, however far. Those
-            # of several labels are next to each other, and so is a point between their answers.
-            guarantees.append(self.guarantee(labels="protected", records=records))
-        return min(guarantees, key=lambda guarantee: guarantee.mu)
+            # and one of another label, which is next to all candidates of one label, however far.
+            # Those of several labels are next to each other: a point lies between their answers.
+            possible.append(self.guarantee(labels="protected", records=records))
+        return min(possible, key=attrgetter("mu", "radius"))
 
     # -- reading and writing ------------------------------------------------------------------
 

@@ -25,7 +25,9 @@ class Weights:
     record: Mass  # largest weight of one record
     class_totals: tuple[Mass, ...] | None  # None where labels are protected, as the next
     class_largest: tuple[Mass, ...] | None  # largest weight that one unit has of each class
-    block_factor: float = 1.0  # q
+    #: q: the largest that sqrt(sum over classes of (w / s)^2) is for one unit, with w its weight in
+    #: a class and s the largest weight there (``class_largest``): it moves all class sums at once.
+    block_factor: float = 1.0
 
     def __post_init__(self) -> None:
         if self.unit not in UNITS:

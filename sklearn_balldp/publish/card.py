@@ -6,7 +6,7 @@ where it may be a stranger's.
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from .._parameters import LEAST, MOST
@@ -125,19 +125,16 @@ def card_text(
     fault = None if table is None else table.fault
     if fault is not None:
         raise ValueError(f"change={change!r}: {fault}; leave it out, or name what it hides.")
-    w, guarantee = _words(release, steps, table), release.guarantee()
+    w, guarantee = _words(release, steps, table, marked), release.guarantee()
     moved = f"steps before the head: {beyond_rows}, so that one record may have moved all rows"
     beyond = [moved] if beyond_rows else []
+    short = "\n- ".join(in_short(release, table, marked, beyond))
     return Card(f"""\
 # Privacy card of a {marked(release.head)}
 {_warning(release)}
 ## In short
 
-- {w["hidden"]}
-- What an attacker gains{w["seedless"]}: whoever knows {w["others"]}, and holds ten equally likely \
-{candidates_of(release, table=table)}, names the true one with probability \
-{percent(release.certificate(0.1))} at most. A blind guess is right with probability 10 %.
-- Not covered: {w["uncovered"]}what several models from the same records tell together.
+- {short}
 
 ## What is promised{w["seedless"]}
 
@@ -189,8 +186,33 @@ scores on private records is a release of its own.
 {points(_origin(release, same))}""")
 
 
+def in_short(
+    release: Release,
+    table: HiddenColumns | None,
+    escaped: Callable[[str], str],
+    beyond: Iterable[str] = (),
+) -> list[str]:
+    """What is hidden, what an attacker gains and what is not covered: a sentence or two each.
+
+    The card and the terminal show the same; ``escaped`` makes a stranger's name fit for its place.
+    """
+    w = _words(release, None, table, escaped, beyond)
+    return [
+        w["hidden"],
+        f"What an attacker gains{w['seedless']}: whoever knows {w['others']}, and holds ten "
+        f"equally likely {candidates_of(release, table=table)}, names the true one with "
+        f"probability {percent(release.certificate(0.1))} at most. A blind guess is right with "
+        "probability 10 %.",
+        f"Not covered: {w['uncovered']}what several models from the same records tell together.",
+    ]
+
+
 def _words(
-    release: Release, steps: Mapping[str, Step] | None, table: HiddenColumns | None
+    release: Release,
+    steps: Mapping[str, Step] | None,
+    table: HiddenColumns | None,
+    escaped: Callable[[str], str],
+    beyond: Iterable[str] = (),
 ) -> dict[str, str]:
     """What depends on whom a release hides, and which changes."""
     person, protected = release.unit == "person", release.labels == "protected"
@@ -199,9 +221,13 @@ def _words(
     hidden = "Hidden: whether a record was swapped for another: "
     if person:
         hidden = "Hidden: whether the records of one person were swapped for others, each for "
-    hidden += f"{_other(release, table, f'at most {radius} away ({_meaning(release)})')}."
+    hidden += _other(release, table, f"at most {radius} away ({_meaning(release)})")
     if table is not None:
-        hidden = f"Hidden: {table.shown(marked)}."
+        hidden = f"Hidden: {table.shown(escaped)}"
+    # How many records a person has is no standard secret, and a seed or such a radius hides less.
+    if protected and anywhere and not person and release.private is True and not [*beyond]:
+        hidden += ", which is standard differential privacy"
+    hidden += "."
     condition = ""
     if seeded:
         hidden = f"Not private, because of the seed. {hidden.replace(':', ' without it:', 1)}"

@@ -29,7 +29,7 @@ from ..privacy.noise import EXACT_SAMPLER
 from ..privacy.origins import Declared, Edits, Number, Reference
 from ..privacy.release import Release
 from ..text import one_line, percent
-from ..verdicts import CANNOT_CHECK, FAIL, FALSE_ALARM, PASS, WEAK, Check
+from ..verdicts import CANNOT_CHECK, FAIL, FALSE_ALARM, PASS, STATED, WEAK, Check
 from .card import NOTHING_HIDDEN, SAMPLERS, reach_of
 from .columns import HiddenColumns
 from .folder import folder_checks
@@ -108,7 +108,9 @@ def _encoder_check(model: Published, encoder: Any) -> Check:
         shown = f"the record names {recorded}: pass these weights (encoder=), to compare"
     else:
         shown = str(name) if name == recorded else f"{name}, the record says {recorded}"
-    return Check("encoder", {True: PASS, False: FAIL, None: CANNOT_CHECK}[same], shown, basis)
+    asked = encoder is not None or None not in (name, recorded)
+    unknown = CANNOT_CHECK if asked else STATED
+    return Check("encoder", {True: PASS, False: FAIL, None: unknown}[same], shown, basis)
 
 
 def _publishers_checks(model: Published) -> Iterator[Check]:
@@ -142,7 +144,8 @@ def _publishers_checks(model: Published) -> Iterator[Check]:
         shown = f"labels of up to {max(lengths)} characters are part of the model; read them"
         notes["texts of labels"] = shown
     for name, shown in notes.items():
-        yield Check(name, CANNOT_CHECK, shown, "nothing proves them")
+        usual = name in ("declared columns", "name of the column")
+        yield Check(name, STATED if usual else CANNOT_CHECK, shown, "nothing proves them")
     # Numbers that a step holds may be of private rows.
     named = enumerate(model.named_steps.items(), 1)
     learned = [f"{name} (step {i})" for i, (name, step) in named if step.arrays]
@@ -159,7 +162,7 @@ def _publishers_checks(model: Published) -> Iterator[Check]:
 def released_checks(released: Released) -> list[Check]:
     """What released numbers alone can refute: their size, or the answers that led to them."""
     if not released.answers:
-        return [size_check(released)]
+        return []
     replay = replay_check(released)
     if not released.of_one_query:
         return [replay]
@@ -259,10 +262,6 @@ def size_check(released: Released) -> Check:
     """
     name, bound = "size of the numbers", released.bound
     basis = "noise makes them no smaller; without it they are no larger than a proved bound"
-    if not released.of_one_query or not released.answers:
-        why = "the noise was added on the way to these numbers, and not to them, so that no size "
-        why += "follows from it"
-        return Check(name, CANNOT_CHECK, why, basis)
     blocks, longest = (_of_sums if isinstance(bound, Sums) else _of_minimiser)(released, bound)
     level = _LEVEL / (2.0 * len(blocks))
     k = np.array([block.size for block in blocks])
@@ -355,22 +354,26 @@ def _statement_checks(record: Release, hidden: HiddenColumns | None) -> Iterator
     shown = "public: labels and class counts are not hidden"
     if record.labels == "protected":
         shown = "hidden: the promise covers a change of label too"
-    yield Check("labels", CANNOT_CHECK, shown, "what the record states; nothing proves it")
+    yield Check("labels", STATED, shown, "what the record states; nothing proves it")
     if record.problem.weighted:
         shown = f"it hides {unit_in_words(record)}, {record.n_units} in all"
         why = "whose a record is, and what it weighs, only the publisher knows: ask"
-        yield Check("unit", CANNOT_CHECK, shown, why)
+        yield Check("unit", STATED, shown, why)
     if record.accepted:
         shown, basis = one_line(vouched_for(record)), "nobody else has checked them"
-        yield Check("proofs", CANNOT_CHECK, shown, basis)
+        yield Check("proofs", STATED, shown, basis)
     shown = _RADII[type(record.radius_from)].format(edits=hidden_edits(record))
     if hidden is not None and hidden.change is not None:
         shown = f"it hides {hidden}; only the publisher knows whether that was declared before the "
         shown += "rows were seen: ask"
-    yield Check("radius", CANNOT_CHECK, shown, "where the record says that the radius came from")
+    # A quantile of private rows is no usual one.
+    verdict = CANNOT_CHECK if isinstance(record.radius_from, Declared) else STATED
+    yield Check("radius", verdict, shown, "where the record says that the radius came from")
+    shown = f"made on {record.date} by sklearn_balldp {record.version}"
+    yield Check("version", STATED, shown, "what the record states; nothing proves it")
     verdict, basis = FAIL, "whoever knows the seed can take the noise off"
     if record.sampler == EXACT_SAMPLER:
-        verdict = CANNOT_CHECK
+        verdict = STATED
         basis = "what the record states; only the publisher knows whether it is so, and whether a "
         basis += "copy of the noise was kept"
     yield Check("sampler", verdict, SAMPLERS[record.sampler], basis)

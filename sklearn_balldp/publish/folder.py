@@ -6,7 +6,7 @@ from pathlib import Path
 
 from .._version import __version__
 from ..text import appearance, listed, one_line
-from ..verdicts import CANNOT_CHECK, FAIL, PASS, WEAK, Check
+from ..verdicts import CANNOT_CHECK, FAIL, PASS, STATED, WEAK, Check
 from .card import card_text
 from .files import CARD, FILES, README, Differs, difference
 from .model import Published
@@ -75,7 +75,7 @@ def folder_checks(model: Published, same: bool) -> Iterator[Check]:
         names = listed([*usual, *({README} & source.names)], _MAX_NAMED)
         shown = f"{names}: the publisher's own, or left by tools; not read"
         basis = f"four files are the model, and {CARD} is what was checked"
-        yield Check("own texts", CANNOT_CHECK, shown, basis)
+        yield Check("own texts", STATED, shown, basis)
     if CARD in source.names:
         expected = card_text(model.record, model.named_steps, same, change=model.change)
         yield _card_check(source.card, expected.encode(), model.record.version)

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, cast
+from typing import Annotated, Any, cast
 
 import numpy as np
+from msgspec import Meta, Struct, ValidationError, convert, to_builtins
 from numpy.typing import NDArray
 from sklearn.pipeline import Pipeline
 
@@ -51,7 +52,34 @@ FORMAT = 1
 SETTINGS = ("class_weight", "decision", "priors", "shrinkage")
 _TRANSCRIPT, _VECTORS = "transcript.", "class_embeddings"
 _MAX_STEPS, _MAX_COLUMN, _HUGE = 20, 100, 1e100
-_FAULTS = (ValueError, TypeError, KeyError, AttributeError, LookupError, ArithmeticError)
+_FAULTS = (ValueError, TypeError, AttributeError, LookupError, ArithmeticError, ValidationError)
+_Column = Annotated[str, Meta(max_length=_MAX_COLUMN)]
+
+
+class _Labels(Struct):
+    type: str
+    values: Annotated[list[bool | int | float | str], Meta(max_length=MAX_CLASSES)]
+
+
+class Config(Struct, forbid_unknown_fields=True):
+    """What ``config.json`` may hold."""
+
+    format: int
+    labels: _Labels
+    settings: dict[str, Any]
+    #: Names of the features, one short text for each.
+    columns: Annotated[list[_Column], Meta(min_length=1)] | None
+    steps: Annotated[list[KINDS], Meta(max_length=_MAX_STEPS)]
+    digest: str | None
+    #: Column of a table that holds the records.
+    column: _Column | None = None
+    change: Any = None
+
+    def __post_init__(self) -> None:
+        if self.columns is not None and len({*self.columns}) < len(self.columns):
+            raise ValueError("two names of columns are the same")
+        if self.column == "" or not (self.column or "").isprintable():
+            raise ValueError("the name of the records' column is not one line of text")
 
 
 @dataclass(frozen=True, eq=False)
@@ -224,7 +252,7 @@ class Published:
     def faults(self) -> list[str]:
         """What no head of such a record releases; the record must be one that can be read."""
         try:
-            faults = [*self._label_faults()] or [*self._step_faults()]
+            faults = self._label_faults() or [*self._step_faults()]
             faults += self._head_faults()
             if not faults:
                 with np.errstate(all="ignore"):
@@ -300,29 +328,14 @@ class Published:
             allowed[_VECTORS] = k, d
         return wanted, allowed
 
-    def _label_faults(self) -> Iterator[str]:
+    def _label_faults(self) -> list[str]:
         labels, n = self.labels, self.record.n_classes
         fault = labels_fault(labels) if len(labels) == n else f"that are no list of {n}"
-        if fault is not None:
-            yield f"labels {fault}"
-            return
-        columns, column = self.columns, self.column
-        if columns is not None and not (
-            isinstance(columns, list)
-            and all(isinstance(c, str) and len(c) <= _MAX_COLUMN for c in columns)
-            and 0 < len(columns) == len(set(columns))
-        ):
-            yield "names of columns that are not one short text for each feature"
-        if column is not None and not (
-            isinstance(column, str) and column.isprintable() and 0 < len(column) <= _MAX_COLUMN
-        ):
-            yield "a name of the records' column that is not one short text"
+        return [] if fault is None else [f"labels {fault}"]
 
     def _step_faults(self) -> Iterator[str]:
+        convert(self._described(), Config)
         width = None if self.columns is None else len(self.columns)
-        if len(self.steps) > _MAX_STEPS:
-            yield f"{len(self.steps)} steps, where {_MAX_STEPS} are read"
-            return
         for position, (name, step) in enumerate(self.named_steps.items()):
             fault, width = fault_of(step, width, first=position == 0)
             if fault is not None:
@@ -376,7 +389,7 @@ class Published:
         """The bytes of the files that hold it."""
         return {
             MODEL: arrays_text({**self.arrays, **self._step_arrays()}),
-            CONFIG: self._config(),
+            CONFIG: json_text(self._described()),
             RECORD: json_text(self.as_json),
         }
 
@@ -386,12 +399,12 @@ class Published:
             f"step{i}.{name}": array for i, step in steps for name, array in step.arrays.items()
         }
 
-    def _config(self) -> bytes:
-        """The bytes of ``config.json``, with a digest of arrays that the record has none of."""
+    def _described(self) -> dict[str, Any]:
+        """What ``config.json`` holds, with a digest of arrays that the record has none of."""
         held = self.arrays.items()
         others = {n: a for n, a in held if n.startswith(_TRANSCRIPT) or n == _VECTORS}
         others |= self._step_arrays()
-        config = {
+        return {
             "format": FORMAT,
             "labels": as_json(self.labels),
             "settings": dict(sorted(self.settings.items())),
@@ -401,7 +414,6 @@ class Published:
             "steps": [{"kind": step.kind, **step.settings} for step in self.steps],
             "digest": sha256(arrays_text(others)).hexdigest() if others else None,
         }
-        return json_text(config)
 
     @classmethod
     def read(cls, path: str | Path) -> "Published":
@@ -425,24 +437,22 @@ class Published:
                     f"{known}; install the version that wrote it."
                 )
         try:
-            labels, steps = config["labels"], config["steps"]
-            if len(steps) > _MAX_STEPS or len(labels["values"]) > MAX_CLASSES:
-                raise ValueError("it has too many steps, or labels")
+            held = convert(config, Config)
+            steps = enumerate(to_builtins(held.steps))
             model = cls(
                 record,
-                from_json(labels),
+                from_json(config["labels"]),
                 arrays,
-                config["settings"],
-                config["columns"],
-                tuple(_read_step(step, f"step{i}.", arrays) for i, step in enumerate(steps)),
-                config.get("column"),
-                config.get("change"),
+                held.settings,
+                held.columns,
+                tuple(_read_step(step, f"step{i}.", arrays) for i, step in steps),
+                held.column,
+                held.change,
                 source=source,
             )
-            given, expected = json_text(config).decode(), model._config().decode()
+            given, expected = json_text(config).decode(), json_text(model._described()).decode()
         except _FAULTS as error:
-            kind = type(error).__name__
-            raise ValueError(one_line(f"{CONFIG} describes no model ({kind}: {error}).")) from None
+            raise Differs(CONFIG, one_line(error, 200)) from None
         if given != expected:
             raise Differs(CONFIG, difference(given, expected))
         with contextlib.suppress(*_FAULTS):  # of a record that contradicts itself
@@ -515,14 +525,11 @@ def _as_written(value: Any, pattern: Any) -> Any:
     return float(np.ravel(value)[0]) if alone else value
 
 
-def _read_step(described: Any, prefix: str, arrays: dict[str, NDArray[Any]]) -> Step:
+def _read_step(settings: dict[str, Any], prefix: str, arrays: dict[str, NDArray[Any]]) -> Step:
     """A step of a file; its arrays are taken out of the others."""
     names = [name for name in arrays if name.startswith(prefix)]
     parts = {name.removeprefix(prefix): arrays.pop(name) for name in names}
-    settings = {name: value for name, value in described.items() if name != "kind"}
-    if described["kind"] not in KINDS:
-        raise ValueError("a step is of an unknown kind")
-    return Step(described["kind"], settings, parts)
+    return Step(settings.pop("kind"), settings, parts)
 
 
 def _flat(problem: Problem, bound: Sums, arrays: Mapping[str, NDArray[Any]]) -> Array:

@@ -16,13 +16,13 @@ table    makes cells of declared columns
 
 import math
 import re
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
+from msgspec import UNSET, Meta, Struct, UnsetType
 from numpy.typing import NDArray
 from sklearn.frozen import FrozenEstimator
 
@@ -32,31 +32,78 @@ from ..encoders.named import encoder_of
 from ..pipelines import DenseRows
 from ..text import one_line
 
-#: Kinds that a file may hold.
-KINDS = ("affine", "norm", "fourier", "words", "encoder", "table")
 _MAX_FEATURES, _MAX_GRAMS, _MAX_TOKENS, _MAX_NAME = 2**16, 10, 2**16, 200
 # Entries of a matrix whose norm is computed exactly; the sum of its squares takes no time.
 _LARGE = 2**20
 _UP = 1.0 + 1e-9
 # How a name says that texts are cut off.
 _TOKENS = re.compile(r", ([0-9]+) tokens$")
+_Name = Annotated[str, Meta(min_length=1, max_length=_MAX_NAME)]
 
 
-#: Settings of a HashingVectorizer that may differ from its defaults, and which values are sound.
-_WORDS: dict[str, Callable[[Any], bool]] = {
-    "n_features": lambda value: type(value) is int,
-    "ngram_range": lambda value: (
-        type(value) is list
-        and [*map(type, value)] == [int, int]
-        and 1 <= value[0] <= value[1] <= _MAX_GRAMS
-    ),
-    "analyzer": ("word", "char", "char_wb").__contains__,
-    "lowercase": lambda value: type(value) is bool,
-    "strip_accents": (None, "ascii", "unicode").__contains__,
-    "binary": lambda value: type(value) is bool,
-    "norm": (None, "l1", "l2").__contains__,
-    "alternate_sign": lambda value: type(value) is bool,
-}
+class Affine(Struct, tag_field="kind", tag=str.lower, forbid_unknown_fields=True):
+    """What ``config.json`` says of a step: its kind, where all else is in arrays."""
+
+
+class Fourier(Affine):
+    """The same of another kind."""
+
+
+class Norm(Affine):
+    """Settings of a Normalizer."""
+
+    norm: Literal["l1", "l2", "max"]
+
+
+class Words(Affine):
+    """Settings of a HashingVectorizer that may differ from its defaults."""
+
+    n_features: Annotated[int, Meta(ge=1, le=_MAX_FEATURES)]
+    ngram_range: tuple[int, int]
+    analyzer: Literal["word", "char", "char_wb"]
+    lowercase: bool
+    strip_accents: Literal["ascii", "unicode"] | None
+    binary: bool
+    norm: Literal["l1", "l2"] | None
+    alternate_sign: bool
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.ngram_range[0] <= self.ngram_range[1] <= _MAX_GRAMS:
+            raise ValueError("its n-grams are too long, or none")
+
+
+class Encoder(Affine):
+    """Name of the weights; of texts with a length, which the name ends with, of images a model."""
+
+    of: Literal["texts", "images"]
+    name: _Name
+    max_length: Annotated[int, Meta(ge=1, le=_MAX_TOKENS)] | UnsetType | None = UNSET
+    model: _Name | UnsetType = UNSET
+
+    def __post_init__(self) -> None:
+        length = _TOKENS.search(self.name)
+        expected = (UNSET, str) if self.of == "images" else (length and length[1], UnsetType)
+        stated = str(self.max_length) if isinstance(self.max_length, int) else self.max_length
+        sound = stated == expected[0] and isinstance(self.model, expected[1])
+        if not (sound and f"{self.name}{self.model}".isprintable()):
+            raise ValueError("it is no encoder's name and length, or model")
+
+
+class Table(Affine):
+    """The declaration of a TableEncoder, as its ``to_dict`` spells it."""
+
+    columns: list[Any]
+    knots: int
+
+    def __post_init__(self) -> None:
+        own = {"columns": self.columns, "knots": self.knots}
+        # 18.0 is 18 for Python, and no other spelling of a file is taken.
+        if repr(table_of(own).to_dict()) != repr(own):
+            raise ValueError("these are no declared columns")
+
+
+#: Steps that a file may hold.
+KINDS = Affine | Norm | Fourier | Words | Encoder | Table
 #: Arrays of a step, with a letter for the size of each axis: n features of a row before, m after.
 _LAYOUTS = (
     ("affine", {"shift": "n", "scale": "n"}),
@@ -131,8 +178,9 @@ def step_of(live: Any) -> Step | None:
         return Step("table", live.to_dict())
     if kind is HashingVectorizer:
         default, params = HashingVectorizer().get_params(), live.get_params()
-        if all(name in _WORDS or params[name] == default[name] for name in params):
-            return Step("words", {name: setting_as_json(params[name]) for name in _WORDS})
+        names = Words.__struct_fields__
+        if all(name in names or params[name] == default[name] for name in params):
+            return Step("words", {name: setting_as_json(params[name]) for name in names})
     with suppress(AttributeError):  # of one that is not fitted
         if kind is StandardScaler:
             zero = np.zeros(live.n_features_in_)
@@ -186,25 +234,21 @@ def fault_of(step: Step, width: int | None, *, first: bool) -> tuple[str | None,
         sound, out = False, None
     if sound and (out is None or 0 < out <= _MAX_FEATURES):
         return None, out
-    return "its settings or arrays are not those of such a step", None
+    return "its arrays or its place are not those of such a step", None
 
 
 def _checked(step: Step, width: int | None, first: bool) -> tuple[Any, int | None]:
-    """Whether settings and arrays are those of such a step, and the width of the rows it gives."""
-    s, a = step.settings, step.arrays
+    """Whether arrays and place are those of such a step, and the width of the rows it gives."""
+    a, alone = step.arrays, not step.arrays and first and width is None
     match step.kind:
         case "norm":
-            return [*s] == ["norm"] and s["norm"] in ("l1", "l2", "max") and not a, width
+            return not a, width
         case "words":
-            sound = [*s] == [*_WORDS] and all(_WORDS[name](s[name]) for name in s)
-            return sound and not a and first and width is None, s["n_features"]
+            return alone, step.settings["n_features"]
         case "encoder":
-            return _is_encoder(s) and not a and first and width is None, None
+            return alone, None
         case "table":
-            out = len(table_of(s).get_feature_names_out())
-            # 18.0 is 18 for Python, and no other spelling of a file is taken.
-            same = repr(table_of(s).to_dict()) == repr(s)
-            return same and not a and first and width is None, out
+            return alone, len(table_of(step.settings).get_feature_names_out())
     for kind, layout in _LAYOUTS:
         if kind == step.kind and layout.keys() == a.keys():
             sizes = {} if width is None else {"n": width}
@@ -213,31 +257,13 @@ def _checked(step: Step, width: int | None, first: bool) -> tuple[Any, int | Non
             ]
             fits = all([sizes.setdefault(*axis) == axis[1] for axis in axes])
             divides = np.all(np.abs(a.get("scale", 1.0)) > 0.0)
-            return fits and divides and not s, sizes.get("m", sizes["n"])
+            return fits and divides, sizes.get("m", sizes["n"])
     return False, None
-
-
-def _is_encoder(s: dict[str, Any]) -> bool:
-    if [*s] == ["of", "name", "model"]:
-        return s["of"] == "images" and _is_name(s["name"]) and _is_name(s["model"])
-    if [*s] != ["of", "name", "max_length"] or s["of"] != "texts" or not _is_name(s["name"]):
-        return False
-    length, in_name = s["max_length"], _TOKENS.search(s["name"])
-    if length is None or in_name is None:
-        return length is in_name is None
-    return type(length) is int and 1 <= length <= _MAX_TOKENS and in_name[1] == str(length)
-
-
-def _is_name(value: Any) -> bool:
-    return type(value) is str and value.isprintable() and 0 < len(value) <= _MAX_NAME
 
 
 def table_of(settings: dict[str, Any]) -> TableEncoder:
     """The encoder of a table; a ValueError if its settings are no declaration."""
-    columns = dict(settings["columns"])
-    if [*settings] != ["columns", "knots"] or len(columns) != len(settings["columns"]):
-        raise ValueError("these are no declared columns")
-    return TableEncoder(columns, knots=settings["knots"]).fit()
+    return TableEncoder(dict(settings["columns"]), knots=settings["knots"]).fit()
 
 
 @dataclass(frozen=True)

@@ -8,28 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from ..audit.noise_tests import epsilon_after_redraws
-from ..privacy.origins import Declared
 from ..privacy.release import Release
 from ..text import one_line
-from ..verdicts import CANNOT_CHECK, FAIL, FALSE_ALARM, PASS, WEAK, Check
+from ..verdicts import CANNOT_CHECK, FAIL, FALSE_ALARM, STATED, WEAK, Check
 from .checks import private_checks, public_checks
 from .files import Differs, load_rows
 from .model import Published
 from .steps import encoder_for
-
-#: Lines that an honest model leaves open to whoever has neither its records nor its encoder.
-_NORMAL = (
-    "declared columns",
-    "encoder",
-    "labels",
-    "name of the column",
-    "noise in the numbers",
-    "radius",
-    "sampler",
-    "size of the numbers",
-    "own texts",
-    "unit",
-)
 
 
 @dataclass(frozen=True)
@@ -43,9 +28,10 @@ class Verdict:
     date : str
         Day of the check.
     checks : tuple of Check
-        Lines: name, verdict ("PASS", "FAIL", "WEAK" or "CANNOT CHECK"), what was found, what it
-        rests on. WEAK is a release that says of itself that it hides next to nothing, or a folder
-        with further files that may hold records.
+        Lines: name, verdict, what was found, what it rests on. PASS and FAIL were computed here;
+        WEAK is a release that says of itself that it hides next to nothing, or a folder with
+        further files that may hold records; STATED is the publisher's word; CANNOT CHECK, which is
+        unusual, says what is missing.
     release : Release or None
         The record that was checked; None when it contradicts itself.
     """
@@ -83,12 +69,13 @@ class Verdict:
             "further files": "it holds files that are no part of the model and may hold records",
         }
         odd = [weak[name] for name in self._named(WEAK)]
+        if unread := self._named(CANNOT_CHECK):
+            odd.append(f"some lines say CANNOT CHECK, read them: {', '.join(unread)}")
         return f"Nothing was refuted{'; but ' if odd else ''}{'; and '.join(odd)}."
 
     @property
     def notes(self) -> list[str]:
         """What the lines mean, and what must not be made of them."""
-        named = {verdict: self._named(verdict) for verdict in (FAIL, WEAK, CANNOT_CHECK, PASS)}
         private = [check for check in self.checks if check.private]
         noise = [check for check in private if check.name != "rows" and check.verdict == FAIL]
         notes = [
@@ -108,23 +95,7 @@ class Verdict:
                 f"delta={self.release.delta:g}) into (epsilon={epsilon:.6g}, delta={delta:.2g}); "
                 "start over with a budget of its own."
             )
-        counts = ", ".join(f"{len(names)} {verdict}" for verdict, names in named.items() if names)
-        odd = [check.found for check in self.checks if check.name == "further files"]
-        left = f" Look at these files: {odd[0].rpartition(':')[0]}." if odd else ""
-        return [*notes, f"Lines: {counts}.{self._of_open_lines(named[CANNOT_CHECK])}{left}"]
-
-    def _of_open_lines(self, names: list[str]) -> str:
-        """Whether lines that say CANNOT CHECK are a warning."""
-        # A radius that was read off private records may be one.
-        declared = self.release is not None and isinstance(self.release.radius_from, Declared)
-        odd = [name for name in names if name not in _NORMAL or (name == "radius" and declared)]
-        if odd:
-            return f" These CANNOT CHECK lines are not the usual ones, read them: {', '.join(odd)}."
-        if len(names) == 1:
-            return " The CANNOT CHECK line above is a usual one, and no warning."
-        return (
-            " The CANNOT CHECK lines above are the usual ones; none is a warning." if names else ""
-        )
+        return notes
 
 
 def verify(
@@ -207,9 +178,9 @@ def verify(
         if sound and rows is not None:
             checks += private_checks(model.pipeline(weights), rows, others)
         elif sound:
-            shown = "whether they carry the stated noise cannot be seen without the private records"
-            basis = "the records' owner can test it (private=)"
-            checks.append(Check("noise in the numbers", CANNOT_CHECK, shown, basis))
+            shown = "they carry the noise that the record states"
+            basis = "only the records' owner can test it (private=)"
+            checks.append(Check("noise in the numbers", STATED, shown, basis))
         with suppress(ValueError, TypeError, AttributeError, ArithmeticError, LookupError):
             release = model.record
     return Verdict(str(folder), date.today().isoformat(), tuple(checks), release)

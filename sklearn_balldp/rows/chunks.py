@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from .._version import __version__
 from .passes import SINGLE_BLAS_THREAD, Sums, added, cut, joined, sums_of
 from .projection import REFUSED
-from .sources import Floats, RowsError, check_part, check_type
+from .sources import Floats, RowsError, check_rows, check_type
 
 # Sums that one task adds up: the proof of the rounding counts on it.
 _ADDED = 8
@@ -76,8 +76,8 @@ class ChunkedRows:
         for chunk, (start, stop) in zip(self._chunks, pairwise(edges), strict=True):
             if stop > start or len(self) == 0:
                 shape = stop - start, self.shape[1]
-                part = _Part(shape, self.dtype, cut(columns, slice(start, stop)))
-                nodes.append(_node(_sums_of, name, chunk, shared, part))
+                announced = _Announced(shape, self.dtype, cut(columns, slice(start, stop)))
+                nodes.append(_node(_sums_of, name, chunk, shared, announced))
         while len(nodes) > 1:
             nodes = [
                 _node(_added, name, nodes[i : i + _ADDED]) for i in range(0, len(nodes), _ADDED)
@@ -101,13 +101,13 @@ class ChunkedRows:
     def at(self, positions: NDArray[np.intp]) -> Floats:
         """Rows at these positions, which ascend."""
         rows = computed("X", self.array[positions])
-        check_part(rows, (len(positions), self.shape[1]), self.dtype, "the Dask array")
+        check_rows(rows, (len(positions), self.shape[1]), self.dtype, "the Dask array")
         return rows
 
     def whole(self) -> Floats:
         """All rows, in memory."""
         rows = computed("X", self.array)
-        check_part(rows, self.shape, self.dtype, "the Dask array")
+        check_rows(rows, self.shape, self.dtype, "the Dask array")
         return rows
 
 
@@ -119,7 +119,7 @@ class _Work:
 
 
 @dataclass(repr=False, eq=False)
-class _Part:
+class _Announced:
     """What was announced of a chunk, and its columns of values; it shows none of them."""
 
     shape: tuple[int, int]
@@ -133,13 +133,13 @@ def _node(function: Callable[..., Any], name: str, *arguments: Any) -> Any:
     return delayed(function, pure=False)(*arguments, dask_key_name=f"{name}-{uuid4().hex}")
 
 
-def _sums_of(chunk: Any, work: _Work, part: _Part) -> Any:
+def _sums_of(chunk: Any, work: _Work, announced: _Announced) -> Any:
     """Sums over a chunk, or the error that reading or computing gave."""
     try:
-        check_part(chunk, part.shape, part.dtype, "a chunk of the Dask array")
+        check_rows(chunk, announced.shape, announced.dtype, "a chunk of the Dask array")
         # As for the fit: no warning of arithmetic may depend on the rows.
         with SINGLE_BLAS_THREAD, np.errstate(all="ignore"):
-            return sums_of(work.function, chunk, *part.columns)
+            return sums_of(work.function, chunk, *announced.columns)
     except (KeyboardInterrupt, SystemExit):
         # A request to stop the worker.
         raise
@@ -154,15 +154,15 @@ def _sums_of(chunk: Any, work: _Work, part: _Part) -> Any:
         )
 
 
-def _added(parts: Sequence[Any]) -> Any:
-    """Sums of some parts, or the first error among them; the parts stay as they are."""
-    errors = [part for part in parts if isinstance(part, Exception)]
-    return errors[0] if errors else added(parts)
+def _added(sums: Sequence[Any]) -> Any:
+    """Sum of these, or the first error among them; they stay as they are."""
+    errors = [each for each in sums if isinstance(each, Exception)]
+    return errors[0] if errors else added(sums)
 
 
 def _applied(function: Callable[..., Any], width: int, dtype: Any, chunk: Any) -> Any:
     """What a public function gives for a chunk; its errors quote no row."""
-    check_part(chunk, (len(chunk), width), dtype, "a chunk of the Dask array")
+    check_rows(chunk, (len(chunk), width), dtype, "a chunk of the Dask array")
     with suppress(FloatingPointError):
         return joined(function, chunk)
     raise RowsError(f"Input X contains {REFUSED}; drop those rows, or repair them.")

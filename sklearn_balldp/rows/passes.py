@@ -61,7 +61,7 @@ def total(function: Callable[..., Sums], X: Any, *columns: Any) -> Sums:
     """
     if hasattr(X, "total"):
         return X.total(function, *columns)
-    return added(each(lambda *part: sums_of(function, *part), X, *columns))
+    return added(each(lambda *rows: sums_of(function, *rows), X, *columns))
 
 
 def sums_of(function: Callable[..., Sums], rows: Any, *columns: Any) -> Sums:
@@ -73,8 +73,8 @@ def sums_of(function: Callable[..., Sums], rows: Any, *columns: Any) -> Sums:
 
 def joined(function: Callable[..., NDArray[Any]], X: Any, *columns: Any) -> NDArray[Any]:
     """The arrays that ``function(block, *columns)`` gives for blocks of rows, one after another."""
-    parts = each(lambda *part: list(results(function, *part)), X, *columns)
-    return np.concatenate([array for part in parts for array in part])
+    of_ranges = each(lambda *rows: list(results(function, *rows)), X, *columns)
+    return np.concatenate([array for arrays in of_ranges for array in arrays])
 
 
 def kept_rows(function: Callable[[Array], Array], X: Any) -> Array:
@@ -132,10 +132,10 @@ def ranges(n_rows: int, n_features: int) -> list[tuple[int, int]]:
 
 def each(function: Callable[..., R], X: Any, *columns: Any) -> Iterator[R]:
     """Results of ``function(rows, *columns)`` for ranges of rows, in order, on threads."""
-    parts = X.ranges if isinstance(X, Stored) else ranges(*X.shape)
+    of_rows = X.ranges if isinstance(X, Stored) else ranges(*X.shape)
     threads = 1
     if math.prod(X.shape) > _MANY_VALUES:
-        threads = min(4, joblib.cpu_count(), len(parts))
+        threads = min(4, joblib.cpu_count(), len(of_rows))
 
     def of_range(ends: tuple[int, int]) -> R:
         place = slice(*ends)
@@ -147,7 +147,7 @@ def each(function: Callable[..., R], X: Any, *columns: Any) -> Iterator[R]:
         run: Any = map
         if threads > 1:
             run = pools.enter_context(ThreadPoolExecutor(threads)).map
-        yield from run(of_range, parts)
+        yield from run(of_range, of_rows)
 
 
 class _SingleBlasThread(Locked):

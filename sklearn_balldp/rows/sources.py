@@ -90,7 +90,7 @@ class Stored(Locked):
                 f"X: rows {start} to {stop} of the {self._kind} cannot be read ({kind}): its file "
                 "is missing, closed or damaged; open it again, or restore it."
             )
-        check_part(rows, expected, self.dtype, f"rows {start} to {stop} of the {self._kind}")
+        check_rows(rows, expected, self.dtype, f"rows {start} to {stop} of the {self._kind}")
         return rows
 
     def at(self, positions: NDArray[np.intp]) -> Floats:
@@ -116,7 +116,7 @@ def check_type(dtype: Any) -> None:
         )
 
 
-def check_part(rows: Any, shape: tuple[int, ...], dtype: Any, name: str) -> None:
+def check_rows(rows: Any, shape: tuple[int, ...], dtype: Any, name: str) -> None:
     """Raise an error for rows that are not of the shape, type and kind which were announced."""
     # A masked array would lose its mask.
     plain = type(rows) is np.ndarray or type(rows) is np.memmap

@@ -489,6 +489,7 @@ def test_a_score_hides_only_what_the_model_hides(counts):
     for model in (
         LogisticRegression().fit(X, Y),
         voted,
+        OneVsRestClassifier(head_of()).fit(X, Y),
         CalibratedClassifierCV(head_of(), cv=2).fit(X, Y),
         # What a fit finds beside the heads, by their scores on the same rows.
         search(head_of(), cv=2).fit(X, Y),
@@ -509,7 +510,6 @@ def test_a_score_hides_only_what_the_model_hides(counts):
     models = (
         FITTED,
         make_pipeline(FrozenEstimator(StandardScaler().fit(X)), head_of()).fit(X, Y),
-        OneVsRestClassifier(head_of()).fit(X, Y),
         search(head_of(), cv=KFold(2), scoring=private).fit(X, Y),
     )
     for model in models:

@@ -1,7 +1,5 @@
 """The discriminant head: its rule, what it believes of noisy sums, and its record."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 from head_cases import noise_of, records_of
@@ -10,8 +8,6 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from verdicts import verified
 
 from sklearn_balldp import BallDPLinearDiscriminant
-from sklearn_balldp.mechanisms import Statistics
-from sklearn_balldp.mechanisms.discriminant_rule import likely_counts, spectrum_of_mean
 
 # The rule -----------------------------------------------------------------------------------------
 
@@ -73,26 +69,6 @@ def test_priors(digits):
     np.testing.assert_allclose(as_counted.intercept_, head.intercept_)
 
 
-def test_spectra_are_projected_onto_those_of_their_mean():
-    rng, floor = np.random.default_rng(0), 0.1
-    values = rng.standard_normal(50) + 0.3
-    found = spectrum_of_mean(values, 1.0, floor)
-    assert found.mean() == pytest.approx(1.0)
-    assert found.min() >= floor - 1e-12
-    # Nearest: no feasible point is closer.
-    for _ in range(200):
-        other = np.maximum(found + 0.1 * rng.standard_normal(50), floor)
-        other += 1.0 - other.mean()
-        if other.min() >= floor:
-            assert np.linalg.norm(other - values) >= np.linalg.norm(found - values) - 1e-9
-    # Of noise alone: an eigenvalue so large that the mean of all is lost beside it.
-    for size in (1e16, 1e30, 1e300):
-        for values in ([0.0, 1.0, size], [-size, 0.0, size], [size, size, -size]):
-            found = spectrum_of_mean(np.array(values), 1.0, floor)
-            assert np.isfinite(found).all()
-            assert found.min() >= floor
-
-
 def test_the_share_is_a_function_of_public_numbers():
     """Larger radii leave less to the second moment, and nothing where its noise is not worth it."""
 
@@ -108,36 +84,6 @@ def test_the_share_is_a_function_of_public_numbers():
     assert (np.diff(shares) >= 0).all()
     assert 0 < shares[0] < 1.5
     assert bound(2.0, 1000, 384).moment is None
-
-
-def noisy_counts(true, sigma, rng):
-    """What a release tells of class counts, and little else."""
-    sums = np.asarray(true)[:, None] * np.eye(len(true), 50)
-    noisy = np.asarray(true) + sigma * rng.standard_normal(len(true))
-    noise = {"sigma_sums": np.ones(len(true)), "sigma_moment": None, "sigma_counts": sigma}
-    domain = {"domain": "ball", "norm_bound": 1.0, "total": float(np.sum(true))}
-    return Statistics(noisy, sums, None, **noise, **domain)
-
-
-@pytest.mark.parametrize("sigma", [5.0, 1e4])
-@pytest.mark.parametrize("spread", [0.0, 2.0])
-def test_noisy_counts_are_believed_as_far_as_their_spread_exceeds_the_noise(spread, sigma):
-    rng = np.random.default_rng(0)
-    shares = np.exp(spread * rng.standard_normal(80))
-    true = 8000 * shares / shares.sum()
-    errors, found = [], []
-    for _ in range(50):
-        statistics = noisy_counts(true, sigma, rng)
-        found.append(likely_counts(statistics))
-        clipped = np.maximum(statistics.counts, 1.0)
-        errors.append([np.sum((c - true) ** 2) for c in (found[-1], clipped, 100.0)])
-    ours, noisy, equal = np.mean(errors, axis=0)
-    # Neither counts as they came nor equal ones are better, but for what it costs to tell which.
-    assert ours <= 1.1 * noisy
-    assert ours <= 1.1 * equal + 0.01 * 80 * sigma**2
-    assert np.min(found) >= 1.0
-    known = dataclasses.replace(noisy_counts(true, sigma, rng), sigma_counts=0.0)
-    np.testing.assert_array_equal(likely_counts(known), known.counts)
 
 
 # The record, and its rows -------------------------------------------------------------------------

@@ -1,16 +1,12 @@
 """The ridge prototype head: its minimisers, its rules, its noise at every radius."""
 
-import itertools
-
 import numpy as np
 import pytest
-from scipy.special import softmax
 from sklearn.base import clone
 from sklearn.neighbors import NearestCentroid
 
 from sklearn_balldp import BallDPRidgePrototype
-from sklearn_balldp.mechanisms.discriminant_rule import likely_counts
-from sklearn_balldp.mechanisms.prototype_rule import gaussian_rule
+from sklearn_balldp.mechanisms.rules.discriminant import likely_counts
 from sklearn_balldp.privacy.gaussian import mu_from_budget
 
 HIDDEN = {"protect_labels": True, "classes": [0, 1, 2]}
@@ -50,37 +46,6 @@ def test_nearest_is_the_closest_prototype(ball_rows):
     np.testing.assert_array_equal(head.predict(X), apart.argmin(axis=1))
     exact = clone(head).set_params(epsilon=1e9, alpha=1e-9).fit(X, y)
     np.testing.assert_array_equal(exact.predict(X), NearestCentroid().fit(X, y).predict(X))
-
-
-def test_gaussian_rule_is_the_bayes_rule_when_there_is_no_noise():
-    rng = np.random.default_rng(0)
-    means = rng.standard_normal((4, 50)) * 0.05
-    counts = np.array([10, 20, 30, 40])
-    coef, intercept = gaussian_rule(means, counts, np.zeros(4), alpha=1e-12, norm_bound=1.0)
-    X = rng.standard_normal((30, 50)) / 7
-    squares = counts @ np.vecdot(means, means) / 100
-    t = 10 / 50 * (1 - squares)
-    expected = X @ means.T / t - np.vecdot(means, means) / (2 * t) + np.log(counts / 100)
-    np.testing.assert_allclose(
-        softmax(X @ coef.T + intercept, axis=1), softmax(expected, axis=1), rtol=1e-9
-    )
-
-
-def test_gaussian_rule_falls_back_to_the_prior_under_huge_noise():
-    counts = np.array([1, 9, 0])
-    noise = np.random.default_rng(0).standard_normal((3, 20)) * 1e4
-    coef, intercept = gaussian_rule(noise, counts, np.full(3, 1e4), alpha=0.01, norm_bound=1.0)
-    shares = softmax(np.eye(20) @ coef.T + intercept, axis=1)
-    np.testing.assert_allclose(shares[:, 2], 0)
-    np.testing.assert_allclose(shares[:, 0], 0.1, atol=0.01)
-    rng = np.random.default_rng(0)
-    corners = itertools.product(
-        (1, 2, 40), (0.0, 1e-9, 1.0, 1e6), ([1, 1], [1, 1000], [5, 5, 5]), (0.0, 1.0)
-    )
-    for d, sigma, counts, scale in corners:
-        means, sigmas = scale * rng.standard_normal((len(counts), d)), np.full(len(counts), sigma)
-        rule = gaussian_rule(means, np.array(counts), sigmas, alpha=0.01, norm_bound=1.0)
-        assert all(np.isfinite(part).all() for part in rule)
 
 
 def test_predict_proba_only_with_the_generative_rule(ball_rows):

@@ -13,6 +13,7 @@ from sklearn_balldp.mechanisms.whitening import PublicMap
 from sklearn_balldp.privacy import rounding
 from sklearn_balldp.privacy.rounding import LEAST_KEPT, UNIT_ROUNDOFF
 from sklearn_balldp.privacy.weights import uniform_weights
+from sklearn_balldp.rows.passes import results
 
 CASES = [("logistic", 2), ("softmax", 4), ("squared_hinge", 2), ("squared_hinge", 3)]
 
@@ -315,3 +316,20 @@ def test_bad_rows(bad):
     X[7, 1] = bad
     with pytest.raises(FloatingPointError):
         Mean("logistic", X, y, 2, 0.2)
+
+
+@pytest.mark.parametrize(("k", "most"), [(4, 4096), (1000, 1048), (10_000, 104)])
+def test_a_pass_holds_the_scores_of_few_rows(k, most):
+    """More would take gigabytes on several threads."""
+    n, d = 20_000, 8
+    mean = Mean("softmax", np.ones((n, d)), np.arange(n) % k, k, 0.2)
+    at = mean.passes._at(np.zeros((k, d + 1)))
+    sizes = []
+
+    def counted(block):
+        sizes.append(len(block))
+
+    counted.width = at.width
+    list(results(counted, np.ones((n, d))))
+    assert sum(sizes) == n
+    assert max(sizes) == most

@@ -168,8 +168,8 @@ def test_sums_reach_their_sensitivity_and_never_exceed_it(unit, public, query, l
 @pytest.mark.parametrize("moment", [None, 0.3, 1.0])
 @pytest.mark.kills(
     "mechanisms/sums.py",
-    "ratio = min(ratio, math.hypot(by_class, (moment + rounding[1]) / noise))",
-    "ratio = min(ratio, 0.99 * math.hypot(by_class, (moment + rounding[1]) / noise))",
+    "return self._in_noise(problem, sums * share",
+    "return 0.99 * self._in_noise(problem, sums * share",
 )
 def test_persons_in_several_classes_move_no_further(moment, scales):
     """Nine records of one class and one of the other, each class at its own angle."""

@@ -187,11 +187,6 @@ NEAR = "near = (radius, labels) if self.even_at is None"
     "sums = 0.0",
     attack="descent from sums",
 )
-@pytest.mark.kills(
-    "mechanisms/descent.py",
-    "used = 0.0 if self.start is None else _mu_of(self.start, problem)",
-    "used = 0.0",
-)
 def test_what_is_stated_holds_at_every_radius(loss, n_classes, labels, reach):
     """Whatever the answers are, and whichever map they lead to; at the radius it is used up."""
     rng = np.random.default_rng(0)
@@ -232,8 +227,9 @@ def test_all_steps_have_one_noise_scale():
 
 
 @pytest.mark.kills(
-    "mechanisms/descent.py", "math.sqrt(_LEFT / max(self.n_steps, 1))", "math.sqrt(_LEFT)"
+    "mechanisms/descent.py", "used = 0.0 if start is None else start.mu(problem)", "used = 0.0"
 )
+@pytest.mark.kills("mechanisms/descent.py", "math.sqrt(_LEFT / self.n_steps)", "math.sqrt(_LEFT)")
 def test_no_settings_make_the_steps_spend_more_than_mu():
     """Exactly added up: however many steps, and whatever the sums before them take."""
     rng, problem = np.random.default_rng(0), problem_of(r=0.3, n_features=6)

@@ -97,9 +97,7 @@ def test_scale_growth_and_limits(domain):
 
 @pytest.mark.parametrize("domain", DOMAINS)
 @pytest.mark.parametrize("radius", [0.02, 0.8, 2.0])
-@pytest.mark.kills(
-    "mechanisms/sums.py", "ratio, together * _UP + math.hypot", "ratio, together / 1.1 + math.hypot"
-)
+@pytest.mark.kills("mechanisms/sums.py", "labels, smallest) * _UP", "labels, smallest) / 1.1")
 def test_both_sums_together_reach_mu_and_never_exceed_it(domain, radius):
     """One pair moves both; at the radius of the promise, and at others."""
     for share in (0.05, 0.4, 0.95):

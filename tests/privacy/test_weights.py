@@ -31,7 +31,7 @@ def people(n=120):
 )
 @pytest.mark.kills(
     "heads/weighing.py",
-    "min(max(1.0, block_factor), math.sqrt(most_classes))",
+    "min(max(1.0, factor), math.sqrt(int(np.bincount(holders).max())))",
     "1.0",
     attack="ridge prototypes",
 )

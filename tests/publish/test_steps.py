@@ -4,6 +4,7 @@ import json
 import sys
 from dataclasses import replace
 
+import msgspec
 import numpy as np
 import pandas as pd
 import pytest
@@ -23,7 +24,7 @@ from sklearn_balldp.encoders import ImageEncoder, SentenceEncoder
 from sklearn_balldp.pipelines import DenseRows
 from sklearn_balldp.publish import load, save
 from sklearn_balldp.publish.model import Published
-from sklearn_balldp.publish.steps import Step, encoder_for, fault_of, step_of
+from sklearn_balldp.publish.steps import KINDS, Step, encoder_for, fault_of, step_of
 
 # Steps that learned from rows: save says so.
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn_balldp.audit.PooledPreprocessingWarning")
@@ -38,6 +39,11 @@ def head():
 
 
 def refused(step, width=5, first=True):
+    """By the type of its settings, or by its arrays and its place."""
+    try:
+        msgspec.convert({"kind": step.kind, **step.settings}, KINDS)
+    except msgspec.ValidationError:
+        return True
     return fault_of(step, width, first=first)[0] is not None
 
 
@@ -158,6 +164,10 @@ ODD = [
 @pytest.mark.parametrize(
     ("kind", "change"),
     [(kind, {name: value}) for kind, name, values in ODD for value in values],
+)
+@pytest.mark.kills("publish/steps.py", "if not (sound and", "if not (True and")
+@pytest.mark.kills(
+    "publish/steps.py", "self.ngram_range[1] <= _MAX_GRAMS", "self.ngram_range[1] <= math.inf"
 )
 def test_settings_that_could_harm(kind, change):
     sound = WORDS if kind == "words" else TEXT_ENCODER

@@ -13,11 +13,11 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import softmax
 
-from ..losses import Array
-from ..privacy.problem import Problem
-from ..rows import blas_threads_for
-from .discriminant_rule import likely_counts
-from .settings import CERTAINTY
+from ...losses import Array
+from ...privacy.problem import Problem
+from ...rows import blas_threads_for
+from ..settings import CERTAINTY
+from .discriminant import likely_counts
 
 #: Share of the steps, the last, whose gradients tell; and the smallest factor.
 _LAST, _LEAST = 0.25, 2.0**-6

@@ -4,10 +4,10 @@ from typing import Any
 
 import numpy as np
 
-from ..losses import Array
-from ..privacy.problem import Problem
-from .discriminant_rule import discriminant_rule, likely_counts
-from .settings import TAIL
+from ...losses import Array
+from ...privacy.problem import Problem
+from ..settings import TAIL
+from .discriminant import discriminant_rule, likely_counts
 
 
 def discriminant_of(

@@ -7,8 +7,8 @@ from scipy.special import log_softmax, softmax
 
 from sklearn_balldp import BallDPLogisticRegression, GradientPerturbation
 from sklearn_balldp.losses import clip_residuals
-from sklearn_balldp.mechanisms import certainty
-from sklearn_balldp.mechanisms.certainty import factor, last_of
+from sklearn_balldp.mechanisms.rules import certainty
+from sklearn_balldp.mechanisms.rules.certainty import factor, last_of
 from sklearn_balldp.publish.model import Published
 from sklearn_balldp.publish.saving import write_files
 

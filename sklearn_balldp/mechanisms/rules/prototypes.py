@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from ..losses import Array
-from .settings import EFFECTIVE_DIMENSION, WITHIN_CLASS_FLOOR
+from ...losses import Array
+from ..settings import EFFECTIVE_DIMENSION, WITHIN_CLASS_FLOOR
 
 
 def log_priors_of(priors: Any, counts: Array) -> Array:

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from ..losses import Array
-from ..rows import blas_threads_for
-from .prototype_rule import discounted, gaussian_rule, log_priors_of
-from .settings import EFFECTIVE_DIMENSION, LEAST_REACH, RIDGE, TAIL, WITHIN_CLASS_FLOOR
+from ...losses import Array
+from ...rows import blas_threads_for
+from ..settings import EFFECTIVE_DIMENSION, LEAST_REACH, RIDGE, TAIL, WITHIN_CLASS_FLOOR
+from .prototypes import discounted, gaussian_rule, log_priors_of
 
 
 def discriminant_rule(

@@ -1,0 +1,1 @@
+"""Rules of prediction: what follows from released and public numbers. They see no record."""
