@@ -152,7 +152,7 @@ def table_of(path: Path, columns: Columns) -> Table:
     except ImportError as error:
         reason = f"it is read by {error.name}; pip install {error.name}."
     except UnicodeError:
-        reason = "it is no text in UTF-8; save it as UTF-8 (in Excel: CSV UTF-8), or unpack it."
+        reason = "it is no text in UTF-8; save it as UTF-8 (in Excel: CSV UTF-8)."
     except MemoryError:
         reason = "it does not fit into memory; fit rows of Parquet in Python (docs/rows)."
     except Exception as error:
@@ -192,9 +192,22 @@ def rows_in_words(numbers: Sequence[int]) -> str:
 # -- tables ---------------------------------------------------------------------------------------
 
 
+#: How files begin that are no text, what they are, and what to do.
+_PACKED = {
+    b"\x1f\x8b": ("a file of gzip", "unpack it"),
+    b"BZh91AY&SY": ("a file of bzip2", "unpack it"),
+    b"\xfd7zXZ\0": ("a file of xz", "unpack it"),
+    b"PK\3\4": ("a ZIP archive or a spreadsheet", "unpack it, or save the sheet as CSV UTF-8"),
+    b"PAR1\x15": ("Parquet", "give it the ending .parquet"),
+}
+
+
 def _text(path: Path) -> bytes:
-    """What a file of text holds; what is packed, or no text, has marks of no text in it."""
+    """What a file of text holds; an error if that is no text."""
     body = path.read_bytes()
+    for start, (what, remedy) in _PACKED.items():
+        if body.startswith(start):
+            raise InputError(f"{path}: it is {what} under another name; {remedy}.")
     if b"\0" in body:
         raise UnicodeError
     return body
