@@ -39,7 +39,7 @@ def measure(run, n, d):
         dask.config.set({"distributed.nanny.pre-spawn-environ": KEEPS}),
         LocalCluster(n_workers=THREADS, **OPTIONS) as cluster,
         Client(cluster, set_as_default=False) as client,
-        mock.patch.object(joblib, "effective_n_jobs", return_value=THREADS),
+        mock.patch.object(joblib, "cpu_count", return_value=THREADS),
     ):
         np.save(f"{folder}/rows.npy", X)
         zarr.save(f"{folder}/rows.zarr", X)
