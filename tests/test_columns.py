@@ -308,7 +308,7 @@ ODD = [
 ]
 
 
-@pytest.mark.filterwarnings("ignore:.*cells hold line breaks")
+@pytest.mark.filterwarnings("ignore:.*hold line breaks")
 @pytest.mark.parametrize(("cells", "declared", "taken", "counted"), ODD)
 def test_no_cell_is_altered_in_silence(cells, declared, taken, counted, tmp_path):
     """It is read as what it says, counted, or refused by its row, whatever the file."""

@@ -16,7 +16,7 @@ from sklearn_balldp import (
     BallDPSquaredHingeSVC,
     progress,
 )
-from sklearn_balldp.rows import passes
+from sklearn_balldp.privacy import rounding
 
 HEADS = {
     "prototypes": BallDPRidgePrototype(),
@@ -28,10 +28,9 @@ HEADS = {
 
 @pytest.fixture(autouse=True)
 def no_waiting(monkeypatch):
-    """Bars at once, and of several shards."""
+    """Bars at once, and of several ranges."""
     monkeypatch.setattr(progress, "DELAY", 0.0)
-    monkeypatch.setattr(passes, "SHARD_VALUES", 2000)
-    monkeypatch.setattr(passes, "SHARD_ROWS", 256)
+    monkeypatch.setattr(rounding, "BLOCK_VALUES", 1024)
 
 
 def records(seed=0):
@@ -55,7 +54,7 @@ def test_bars_are_shown_on_request_and_not_in_files(name, capfd):
     assert capfd.readouterr().err == ""
 
 
-def test_bars_count_shards_and_steps(capfd):
+def test_bars_count_ranges_and_steps(capfd):
     """Nothing else."""
     X, y = records()
     head = BallDPLogisticRegression(delta=1e-4, radius=0.5, mechanism="gradient", verbose=True)

@@ -109,9 +109,10 @@ def foretold(head: Any, private: Records, public: Records, rows: NDArray[Any]) -
 
     said = f"{_cost(right(plain), right(noisy), 'the noise')} (the same fit on {len(fitted):,} "
     said += f"public records, repeated, and tested on {len(tested):,} others)"
-    if head.get_params().get("priors") is None:
+    rules = [name for name in ("priors", "class_weight") if getattr(head, name, None) is not None]
+    if not rules:
         return said
-    common = _cost(right(plain.with_rule(priors=None)), right(plain), "--rare")
+    common = _cost(right(plain.with_rule(**dict.fromkeys(rules))), right(plain), "--rare")
     return f"{said}\n{' ' * 10}{common}, for the sake of rare classes"
 
 

@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.frozen import FrozenEstimator
-from sklearn.metrics import accuracy_score
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
@@ -527,6 +526,7 @@ class BaseBallDPClassifier(Head, ClassifierMixin, BaseEstimator, metaclass=ABCMe
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Predicted labels of rows ``X``, each one of ``classes_``; of Dask, where they are its."""
+        check_is_fitted(self)
         return self._predicted(X, partial(_labels_of, self.classes_))
 
     def score(self, X: ArrayLike, y: Any, sample_weight: ArrayLike | None = None) -> float:
@@ -547,6 +547,9 @@ class BaseBallDPClassifier(Head, ClassifierMixin, BaseEstimator, metaclass=ABCMe
             Of private rows it is private information, and no part of the release.
         """
         labels, found = complete_labels(y), in_memory("X", self.predict(X))
+        # Loaded when it is asked for: a check of a folder scores nothing.
+        from sklearn.metrics import accuracy_score
+
         return accuracy_score(labels, found, sample_weight=sample_weight)
 
     def to_sklearn(self, *, project: bool = True) -> Any:

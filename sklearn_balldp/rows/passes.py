@@ -21,6 +21,7 @@ from threadpoolctl import ThreadpoolController
 
 from ..losses import Array
 from ..privacy.rounding import MOST_BLOCKS, block_rows
+from ..progress import bar
 from .sources import Locked, Stored
 
 R = TypeVar("R")
@@ -147,7 +148,7 @@ def each(function: Callable[..., R], X: Any, *columns: Any) -> Iterator[R]:
         run: Any = map
         if threads > 1:
             run = pools.enter_context(ThreadPoolExecutor(threads)).map
-        yield from run(of_range, of_rows)
+        yield from bar(run(of_range, of_rows), "pass", "range", len(of_rows))
 
 
 class _SingleBlasThread(Locked):

@@ -20,6 +20,7 @@ from sklearn_balldp.datasets import load_messages
 from sklearn_balldp.heads.plan import _of_classes
 from sklearn_balldp.mechanisms import GradientPerturbation, MeanGradient, Records, Sums
 from sklearn_balldp.privacy import Noise
+from sklearn_balldp.publish import summary
 
 N, D, COUNTS = 300, 6, (150, 100, 50)
 Y = np.repeat([0, 1, 2], COUNTS)
@@ -259,4 +260,4 @@ def test_a_record_names_what_was_released(n_steps, start):
         (5, "zero"): ("noise on the gradients of a descent", "steps"),
     }
     assert (release.bound.what, release.bound.parts) == said[n_steps, start]
-    assert f" {release.bound.what}\n" in str(release)
+    assert f" {release.bound.what}\n" in summary(release)

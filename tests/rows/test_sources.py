@@ -116,8 +116,12 @@ def test_private_accuracy_knows_its_rows_before_it_is_charged(tmp_path):
     X, y = records(n=200)
     head, account = fitted("prototypes", X, y), PrivacyAccountant()
     score = PrivateAccuracy(1.0, accountant=account)
-    for rows, labels in ((X[:0], y[:0]), (X, y[:-1]), (da.from_array(X), y)):
-        with pytest.raises(ValueError, match="PrivateAccuracy"):
+    for rows, labels, said in (
+        (X[:0], y[:0], "X holds no rows"),
+        (X, y[:-1], "inconsistent numbers of samples"),
+        (da.from_array(X), y, "PrivateAccuracy: X is an array of Dask"),
+    ):
+        with pytest.raises(ValueError, match=said):
             score(head, rows, labels)
     assert account.total().n_releases == 0
     assert np.isfinite(score(head, stored(X, "zarr", tmp_path), da.from_array(y)))
