@@ -217,6 +217,13 @@ class DescentBound(Bound):
             return moved, self.sigma
         return self.start.stated(problem) if self.n_steps == 0 else ((), ())
 
+    def by_query(self, problem: Problem) -> list[tuple[str, Blocks, Blocks]]:
+        asked = [] if self.start is None else self.start.by_query(problem)
+        if self.n_steps > 0:
+            moved = self.move(problem, None, problem.euclidean_radius, problem.labels)
+            asked.append((f"each of {self.n_steps} steps", moved, self.sigma))
+        return asked
+
     def theorem(self, problem: Problem) -> str:
         if self.n_steps == 0 and self.start is not None:
             return self.start.theorem(problem)

@@ -250,6 +250,13 @@ class Sums(Query):
             moved = np.where(sizes > 0.0, moved, 0.0)
         return as_float_or_tuple(moved), as_float_or_tuple(scales)
 
+    def by_query(self, problem: Problem) -> list[tuple[str, Blocks, Blocks]]:
+        if self.moment is None:
+            return super().by_query(problem)
+        moves, scales = self.stated(problem)
+        names = self.parts, "second moment"
+        return [(n, m, s) for n, m, s in zip(names, moves, scales, strict=True)]  # type: ignore[arg-type]
+
     def theorem(self, problem: Problem) -> str:
         change = ", label changes included" if problem.labels == "protected" else ""
         times = "" if problem.sums_weights.uniform else "s times "

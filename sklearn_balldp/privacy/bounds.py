@@ -95,6 +95,10 @@ class Bound(ABC):
         """
         return (), ()
 
+    def by_query(self, problem: Problem) -> list[tuple[str, Blocks, Blocks]]:
+        """What each query asks for, its sensitivity at the problem's radius, its noise scale."""
+        return [(self.parts, *self.stated(problem))]
+
     def check(self, problem: Problem) -> None:  # noqa: B027
         """Raise a ValueError if these are no choices for the problem; by default all are."""
 

@@ -109,7 +109,6 @@ def summary(release: Release) -> str:
     of_persons = f" of {release.n_units} persons" if release.unit == "person" else ""
     encoder = f", encoder {release.encoder}" if release.encoder else ""
     edits, weights = hidden_edits(release), weights_in_words(release)
-    parts = "prototypes" if release.head == "BallDPRidgePrototype" else release.bound.parts
     rows = {
         "head": release.head,
         "mechanism": release.bound.what,
@@ -122,8 +121,8 @@ def summary(release: Release) -> str:
         f"(mu={up(release.mu)}, zCDP rho={up(release.rho)})",
         **({"weights": weights} if weights else {}),
         "at full radius": f"epsilon={up(release.epsilon_full_radius)}, labels {release.labels}",
-        "sensitivity": f"{_range(release.sensitivity, parts, UP)}; {release.theorem}",
-        "noise scale": f"{_range(release.sigma, parts, DOWN)}; {release.sampler}",
+        "sensitivity": f"{_by_query(release, 1, UP)}; {release.theorem}",
+        "noise scale": f"{_by_query(release, 2, DOWN)}; {release.sampler}",
         "private": _PRIVATE[release.private],
         "assumes": "; ".join(assumptions(release)),
         "parameters": f"SHA-256 {release.digest[:16] or 'not yet known'}, {release.date}, "
@@ -131,6 +130,17 @@ def summary(release: Release) -> str:
     }
     width = max(map(len, rows))
     return "\n".join(f"{title:<{width}}  {text}" for title, text in rows.items())
+
+
+def _by_query(release: Release, which: int, way: str) -> str:
+    """Sensitivity (1) or noise scale (2) of what was released, query by query."""
+    if release.head == "BallDPRidgePrototype":
+        return _range((release.sensitivity, release.sigma)[which - 1], "prototypes", way)
+    asked = release.bound.by_query(release.problem)
+    shown = [_range((moves, scales)[which - 1], part, way) for part, moves, scales in asked]
+    if len(asked) == 1:
+        return shown[0]
+    return ", ".join(f"{text} ({query[0]})" for text, query in zip(shown, asked, strict=True))
 
 
 def _range(values: Blocks, parts: str, way: str) -> str:

@@ -260,4 +260,10 @@ def test_a_record_names_what_was_released(n_steps, start):
         (5, "zero"): ("noise on the gradients of a descent", "steps"),
     }
     assert (release.bound.what, release.bound.parts) == said[n_steps, start]
-    assert f" {release.bound.what}\n" in summary(release)
+    text = summary(release)
+    assert f" {release.bound.what}\n" in text
+    steps = re.search(r"noise scale +(?:.*, )?(\S+) \(each of 5 steps\)", text)
+    assert (steps is not None) == (n_steps > 0 and start == "prototypes")
+    if steps:
+        assert float(steps[1]) == pytest.approx(release.bound.sigma, rel=1e-3)
+        assert re.search(r"noise scale +\S+ \(class sums\), ", text)
