@@ -21,7 +21,9 @@ def _declared(rng: Rng) -> Any:
     if kind < 2:
         return [low, low + abs(low) * 10.0 ** rng.uniform(-3.0, 3.0) + 1e-9]
     if kind == 2:
-        return (low + np.cumsum(10.0 ** rng.uniform(-3.0, 3.0, rng.integers(3, 9)))).tolist()
+        steps = 10.0 ** rng.uniform(-3.0, 3.0, rng.integers(3, 9))
+        # Knots that are closer than 2^-30 of their size are refused.
+        return (low + np.cumsum(np.maximum(steps, 2.0**-28 * (abs(low) + 1e4)))).tolist()
     if kind == 3:
         return [*map(str, range(rng.integers(2, 6))), *[""] * int(rng.integers(2))]
     return int(rng.integers(2, 65))
