@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from .._parameters import checked_class_embeddings, checked_priors
 from ..losses import Array
 from ..mechanisms import MECHANISMS, Conversation, Mechanism, Query, Transcript
+from ..mechanisms.examples import Examples
 from ..privacy.digest import parameters_digest
 from ..privacy.problem import Problem
 from ..privacy.release import Release
@@ -30,7 +31,7 @@ class Settings:
         """Public vectors of the classes, as the mechanism of a linear head takes them, if any."""
         if self.class_embeddings is None or not problem.loss:
             return {}
-        return {"vectors": np.array(self.class_embeddings, dtype=np.float64)}
+        return {"examples": Examples.of_vectors(np.array(self.class_embeddings, dtype=np.float64))}
 
     def check(self, classes: NDArray[Any], problem: Problem) -> None:
         """Raise a ValueError if they do not fit a release."""

@@ -19,12 +19,23 @@ from ..privacy.gaps import SMALLEST_CLIP, gap_at_any_parameters
 from ..privacy.noise import grid_slack
 from ..privacy.problem import Problem
 from ..privacy.rounding import SHORTEST
+from ..rows import blas_threads_for
 from .base import Mechanism
+from .examples import Examples
 from .gradients import MeanGradient
 from .kernel import Array, Conversation, spendable
 from .rules.certainty import factor_of, last_of
 from .rules.initialisation import discriminant_of
-from .settings import CLIP, CONSTANT, LEAST_REACH, MOMENTUM, settings_of, share_of_sums
+from .rules.moves import MultipleFit, kept_of_moves
+from .settings import (
+    CLIP,
+    CONSTANT,
+    LEAST_REACH,
+    MANY_CLASSES,
+    MOMENTUM,
+    settings_of,
+    share_of_sums,
+)
 from .sums import Sums, class_sums
 from .whitening import PublicMap, whitening_map
 
@@ -354,11 +365,11 @@ class GradientPerturbation(Mechanism):
         check_option("start", self.start, STARTS)
         check_flag("keep_transcript", self.keep_transcript)
 
-    def bound(self, problem: Problem, mu: float, vectors: Array | None = None) -> DescentBound:
-        if self.start in ("zero", "mean") and vectors is not None:
+    def bound(self, problem: Problem, mu: float, examples: Examples | None = None) -> DescentBound:
+        if self.start in ("zero", "mean") and examples is not None:
             raise ValueError(
-                f"class_embeddings: a descent from start={self.start!r} has no class means that it "
-                "could shrink; pass class_embeddings=None, or start='auto'."
+                f"class_embeddings, X_public: start={self.start!r} begins without them; leave them "
+                "out, or pass start='auto'."
             )
         if self.start == "mean" and not problem.fit_intercept:
             raise ValueError(
@@ -372,7 +383,8 @@ class GradientPerturbation(Mechanism):
             )
         n_steps, rate = None if is_auto(self.n_steps) else int(self.n_steps), self.learning_rate
         given: dict[str, Any] = {"start": self.start, "n_steps": n_steps, "learning_rate": rate}
-        settings = settings_of(problem, mu, **given, shrinks=vectors is not None)
+        needs = examples is not None and _needs_sums(problem, examples)
+        settings = settings_of(problem, mu, **given, needs_sums=needs)
         start = None
         if settings.start != "zero":
             pooled = settings.start == "mean"
@@ -404,12 +416,12 @@ class GradientPerturbation(Mechanism):
         return replace(bound, learning_rate=float(rate))
 
     def conversation(
-        self, problem: Problem, bound: DescentBound, vectors: Array | None = None
+        self, problem: Problem, bound: DescentBound, examples: Examples | None = None
     ) -> Conversation:
         whitening, theta, statistics = None, np.zeros(bound.shape(problem)), None
         if bound.start is not None:
             statistics = bound.start.statistics(problem, (yield bound.start))
-            whitening, theta = _start_of(problem, bound, statistics, vectors)
+            whitening, theta = _start_of(problem, bound, statistics, examples)
         # Everything that depends on the norm of the rows, for those that the steps see.
         reach = bound.reach(problem, whitening)
         constant, rate = bound.constant * reach, bound.learning_rate / reach**2
@@ -424,6 +436,12 @@ class GradientPerturbation(Mechanism):
         def limited(theta: Array) -> Array:
             return theta * min(1.0, farthest / max(float(np.linalg.norm(theta)), 1e-300))
 
+        public, fit = np.zeros(theta.shape), None
+        if examples is not None and bound.start is not None and bound.start.pooled:
+            public = _model_of(problem, bound, whitening, examples)
+            noise = sigma * float(np.linalg.norm(public))
+            fit = MultipleFit(float(examples.told[0]), noise, examples.freedom > 0)
+            theta = fit.multiple * public
         theta, velocity = limited(theta), np.zeros(theta.shape)
         products, last = [], last_of(bound.n_steps)
         for _ in range(bound.n_steps):
@@ -433,17 +451,24 @@ class GradientPerturbation(Mechanism):
                 # The gradients of a record's classes add up to zero: noise in the sum is no signal.
                 gradient = gradient - gradient.mean(axis=0)
             velocity = bound.momentum * velocity + gradient
+            if fit is not None:
+                theta = theta + fit.update(float(np.vdot(public, gradient))) * public
             theta = limited((theta - rate * velocity) / pull)
         parameters = _for_original_rows(problem, theta, constant, whitening)
-        if statistics is None or problem.kind.margins:
-            return parameters
-        noise = sigma * float(np.linalg.norm(theta))
-        told = statistics, parameters, bound.clip, products[-last:], noise
-        return parameters * factor_of(problem, *told)
+        factor = 1.0
+        if statistics is not None and not problem.kind.margins:
+            noise = sigma * float(np.linalg.norm(theta))
+            told = statistics, parameters, bound.clip, products[-last:], noise
+            factor = factor_of(problem, *told)
+        if fit is not None and whitening is not None and examples is not None:
+            began = fit.multiple * public
+            moved = _signal_of(problem, bound, whitening, examples, theta - began)
+            parameters = _for_original_rows(problem, began + moved, constant, whitening)
+        return parameters * factor
 
 
 def _start_of(
-    problem: Problem, bound: DescentBound, statistics: Any, vectors: Array | None
+    problem: Problem, bound: DescentBound, statistics: Any, examples: Examples | None
 ) -> tuple[PublicMap | None, Array]:
     """The map that released sums tell, and their discriminant for rows behind it."""
 
@@ -453,7 +478,7 @@ def _start_of(
     # Nothing restores what is taken off slopes that are released as they are.
     here = problem.euclidean_radius, problem.labels
     share = (bound.mu_of_steps(problem, *here) / bound.mu(problem)) ** 2 if bound.n_steps else 1.0
-    coef, intercept = discriminant_of(statistics, problem, share, vectors)
+    coef, intercept = discriminant_of(statistics, problem, share, examples)
     reach = bound.reach(problem, whitening)
     if whitening is not None:
         intercept = intercept + coef @ whitening.centre
@@ -461,6 +486,54 @@ def _start_of(
     if bound.constant == 0.0:
         return whitening, coef
     return whitening, np.hstack([coef, intercept[:, None] / (bound.constant * reach)])
+
+
+def _needs_sums(problem: Problem, examples: Examples) -> bool:
+    """Whether what is public about the classes serves beside class sums alone.
+
+    Scores of a model are no margins; and the multiple of vectors, whose size tells nothing, is
+    found by sums of many classes sooner than by steps.
+    """
+    few = examples.freedom > 0 or problem.n_classes <= MANY_CLASSES
+    return problem.kind.margins or not few
+
+
+def _model_of(
+    problem: Problem, bound: DescentBound, whitening: PublicMap, examples: Examples
+) -> Array:
+    """Parameters of the examples' model, for rows behind a map that moves them alone."""
+    coef, intercept = examples.coef / problem.norm_bound, examples.intercept
+    if problem.kind.n_scores == 1:
+        coef, intercept = coef[1:] - coef[:1], intercept[1:] - intercept[:1]
+    constant = bound.constant * bound.reach(problem, whitening)
+    return np.hstack([coef, (intercept + coef @ whitening.centre)[:, None] / constant])
+
+
+def _signal_of(
+    problem: Problem, bound: DescentBound, whitening: PublicMap, examples: Examples, moved: Array
+) -> Array:
+    """What is kept of the moves of a descent from the examples' model."""
+    kind, steps, momentum, reach = (
+        problem.kind,
+        bound.n_steps,
+        bound.momentum,
+        bound.reach(problem, whitening),
+    )
+    rate, sigma = bound.learning_rate / reach**2, bound.scale(problem, whitening)
+    weights = rate * (1.0 - momentum ** np.arange(steps, 0, -1)) / (1.0 - momentum)
+    with blas_threads_for(problem.n_features):
+        values, vectors = np.linalg.eigh(examples.covariance() * problem.norm_bound**2)
+    squares = np.append(values, (bound.constant * reach) ** 2)
+    rotated = np.hstack([moved[:, :-1] @ vectors, moved[:, -1:]])
+    rotated *= kept_of_moves(
+        rotated,
+        n_scores=kind.n_scores - int(kind.centred),
+        curvatures=float(examples.told[1]) / problem.n_classes * squares,
+        reach=float(weights.sum()),
+        noise=sigma**2 * float(weights @ weights),
+        prior=steps * (rate * sigma / (1.0 - momentum)) ** 2,
+    )
+    return np.hstack([rotated[:, :-1] @ vectors.T, rotated[:, -1:]])
 
 
 def _for_original_rows(

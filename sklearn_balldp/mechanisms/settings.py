@@ -105,12 +105,12 @@ def settings_of(
     start: str,
     n_steps: int | None,
     learning_rate: float | None,
-    shrinks: bool = False,
+    needs_sums: bool = False,
 ) -> DescentSettings:
     """Settings for a budget at the problem's radius, from public numbers.
 
     ``start``, ``n_steps`` and ``learning_rate`` are as the user gave them; None is for this rule.
-    ``shrinks`` says whether class means are shrunk towards public vectors of the classes.
+    ``needs_sums`` says whether what is public about the classes serves beside class sums alone.
     What is released must be worth its noise: its signal must reach what it needs. With K classes,
     r the radius in units of B (2 where labels are hidden: a label change spans any distance), and
     k = sqrt(max(1, K / 10)):
@@ -133,8 +133,8 @@ def settings_of(
     aim = AIM / math.sqrt(problem.kind.curvature)
     signal = problem.effective_size * mu / math.sqrt(problem.n_features)
     r = 2.0 if problem.labels == "protected" else problem.euclidean_radius / problem.norm_bound
-    # Class embeddings need class means, and heads that share the clipping norm start badly at 0.
-    movable = problem.fit_intercept and not shrinks and problem.kind.n_stacked == 1
+    # Heads that share the clipping norm start badly at 0.
+    movable = problem.fit_intercept and not needs_sums and problem.kind.n_stacked == 1
     if start == "auto" and movable and n_steps != 0 and not signal >= _need_of_sums(problem, r):
         start = "mean"
     if start in ("zero", "mean"):

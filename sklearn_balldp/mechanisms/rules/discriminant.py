@@ -11,12 +11,12 @@ import numpy as np
 
 from ...losses import Array
 from ...rows import blas_threads_for
-from ..settings import EFFECTIVE_DIMENSION, LEAST_REACH, RIDGE, TAIL, WITHIN_CLASS_FLOOR
+from ..settings import LEAST_REACH, RIDGE, TAIL, WITHIN_CLASS_FLOOR
 from .prototypes import discounted, gaussian_rule, log_priors_of
 
 
 def discriminant_rule(
-    statistics: Any, *, shrinkage: Any = "auto", priors: Any = None, class_embeddings: Any = None
+    statistics: Any, *, shrinkage: Any = "auto", priors: Any = None
 ) -> tuple[Array, Array]:
     """Weights and offsets of the scores, in the coordinates of the rows.
 
@@ -28,9 +28,6 @@ def discriminant_rule(
     counts, log_priors = counts[occupied], log_priors_of(priors, counts)[occupied]
     means = statistics.class_sums[occupied] / counts[:, None] / scale
     noise = (np.broadcast_to(statistics.sigma_sums, len(occupied))[occupied] / counts / scale) ** 2
-    if class_embeddings is not None:
-        targets = np.asarray(class_embeddings, dtype=np.float64)[occupied]
-        means, noise = shrunk_towards(targets, means, noise, counts / counts.sum())
     if statistics.second_moment is None:
         weights, offsets = gaussian_rule(
             means, counts.astype(np.float64), np.sqrt(noise), alpha=0.0, norm_bound=1.0
@@ -60,24 +57,6 @@ def likely_counts(statistics: Any) -> Array:
     deviations = counts - equal
     spread = discounted(deviations @ deviations / freedom - noise, noise * np.sqrt(2.0 / freedom))
     return np.maximum(equal + spread / (spread + noise) * deviations, 1.0)
-
-
-def shrunk_towards(
-    targets: Array, means: Array, noise: Array, shares: Array
-) -> tuple[Array, Array]:
-    """Class means between themselves and a fitted multiple of public vectors, and their noise."""
-    n_features = means.shape[1]
-    grand = shares @ means
-    deviations, aims = means - grand, targets - shares @ targets
-    weights = shares / (noise + 1.0 / n_features)
-    size = float(weights @ np.vecdot(aims, aims))
-    factor = float(weights @ np.vecdot(aims, deviations)) / size if size > 0.0 else 0.0
-    rest = deviations - factor * aims
-    excess = weights @ (np.vecdot(rest, rest) - n_features * noise) / weights.sum()
-    k = min(EFFECTIVE_DIMENSION, n_features)
-    signal = k * max(float(excess), 0.0)
-    kept = signal / (signal + n_features * noise + np.finfo(np.float64).tiny)
-    return grand + factor * aims + kept[:, None] * rest, kept**2 * noise
 
 
 def spectrum_of_mean(values: Array, mean: float, floor: float) -> Array:

@@ -8,22 +8,24 @@ from ...losses import Array
 from ...privacy.problem import Problem
 from ..settings import TAIL
 from .discriminant import discriminant_rule, likely_counts
+from .stacking import stacked
 
 
 def discriminant_of(
-    statistics: Any, problem: Problem, share: float, vectors: Array | None
+    statistics: Any, problem: Problem, share: float, examples: Any
 ) -> tuple[Array, Array]:
     """Weights and intercepts in the units of the loss; ``share`` is that of steps in mu^2.
 
-    Class means are shrunk towards ``vectors``, public ones of the classes, if there are some.
+    The model of public ``examples`` stands beside the discriminant, if there are some.
     """
-    coef, intercept = discriminant_rule(statistics, class_embeddings=vectors)
+    alone = discriminant_rule(statistics)
+    coef, intercept = stacked(statistics, *alone, examples)
     finite = np.isfinite(intercept)
     intercept = np.where(finite, intercept, intercept[finite].min(initial=0.0))
     if problem.kind.margins:
         coef, intercept = _as_margins(coef, intercept, statistics)
     elif statistics.second_moment is None:
-        kept = kept_of_slopes(coef, statistics, share)
+        kept = kept_of_slopes(alone[0], statistics, share)
         coef, intercept = kept * coef, kept * intercept
     if problem.kind.centred:
         return coef - coef.mean(axis=0), intercept - intercept.mean()

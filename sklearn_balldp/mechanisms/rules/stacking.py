@@ -1,0 +1,108 @@
+"""How much of the released discriminant, and of a public model beside it, a start is made of.
+
+Both are functions of public numbers and of what was released, so neither costs privacy. "What is
+public is free" of the documentation says how.
+"""
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from ...losses import Array
+from ..settings import EFFECTIVE_DIMENSION, WITHIN_CLASS_FLOOR
+from .discriminant import likely_counts
+from .prototypes import log_priors_of
+
+
+def stacked(
+    statistics: Any, coef: Array, intercept: Array, examples: Any, *, priors: Any = None
+) -> tuple[Array, Array]:
+    """A discriminant of released sums beside the model of public examples: both, each as it fits.
+
+    Vectors of classes alone know no covariance, and add nothing to sums that are released with a
+    second moment.
+    """
+    known = examples is not None and (examples.freedom > 0 or statistics.second_moment is None)
+    if not known:
+        return coef, intercept
+    norm_bound, counts = statistics.norm_bound, likely_counts(statistics)
+    occupied = counts > 0.0
+    counts, log_priors = counts[occupied], log_priors_of(priors, counts)[occupied]
+    means = statistics.class_sums[occupied] / counts[:, None] / norm_bound
+    sigma = np.broadcast_to(statistics.sigma_sums, len(occupied))[occupied]
+    noise = (sigma / counts / norm_bound) ** 2
+    public = replace(
+        examples,
+        **{name: getattr(examples, name)[occupied] for name in ("coef", "cross", "spread")},
+    )
+    a, b = multiples_of(coef[occupied] * norm_bound, public, means, noise, counts)
+    offsets = log_priors + a * (intercept[occupied] - log_priors) + b * examples.intercept[occupied]
+    coef, intercept = coef.copy(), intercept.copy()
+    coef[occupied] = a * coef[occupied] + b * public.coef / norm_bound
+    intercept[occupied] = offsets
+    return coef, intercept
+
+
+def multiples_of(
+    coef: Array, examples: Any, means: Array, noise: Array, counts: Array
+) -> tuple[float, float]:
+    r"""Multiples (a, b) of a discriminant ``coef`` and of the examples' model.
+
+    They minimise the loss of a linear discriminant for the scores a A + b T, class k with share
+    :math:`\pi_k` at :math:`\delta_k` from the grand mean, W the covariance within classes:
+
+    .. math:: \sum_k \pi_k (\tfrac12 \theta_k W \theta_k - \theta_k \delta_k)
+
+    Released sums tell the second term, with noise of a known scale; the examples tell the first,
+    from records that T has not seen. Before the sums are seen both multiples are 1, give or take 1.
+
+    Parameters
+    ----------
+    coef : ndarray of shape (n_classes, n_features)
+        Slopes of the discriminant of released sums, for rows of norm 1.
+    examples : Examples
+        What is public of these classes.
+    means, noise, counts : ndarray of shape (n_classes, n_features) and (n_classes,)
+        Released class means, the variance of the noise in each value, and the classes' weights.
+    """
+    shares, d, public = counts / counts.sum(), means.shape[1], examples.coef
+    grand = shares @ means
+    deviations = means - grand
+    added = noise * (1.0 - 2.0 * shares) + shares**2 @ noise
+    squares = np.vecdot(deviations, deviations)
+    # What noise adds to a square is no distance.
+    apart = np.maximum(1.0 - d * added / np.maximum(squares, 1e-300), 0.0)
+    seen = np.vecdot(coef, deviations) * apart, np.vecdot(public, deviations)
+    slopes = np.array([max(float(shares @ seen[0]), 0.0), float(shares @ seen[1])])
+
+    if examples.freedom > 0:
+        # The variance of the scores is uncertain, and too much trust does more harm.
+        least = 1.0 + math.sqrt(2.0 / examples.freedom)
+        own = np.vecdot(coef @ examples.within, coef)
+        rows = own, np.vecdot(coef, examples.cross), least * examples.spread
+        certain = np.eye(2)
+    else:
+        # Nothing tells how classes spread, but what the rule of noisy means takes for granted. The
+        # size of such vectors means nothing.
+        centre = float(grand @ grand) - d * float(shares**2 @ noise)
+        between = float(shares @ (squares - d * added))
+        left = max(1.0 - max(centre, 0.0) - max(between, 0.0), WITHIN_CLASS_FLOOR)
+        k = min(EFFECTIVE_DIMENSION, d)
+        # Signal lies where rows vary most; noise lies everywhere.
+        width, own = left * k / d, np.vecdot(coef, coef) * (apart + (1.0 - apart) / k)
+        rows = width * own, width * np.vecdot(coef, public), width * np.vecdot(public, public)
+        certain = np.diag([1.0, 0.0])
+    variance, shared, other = (float(shares @ row) for row in rows)
+    limit = math.sqrt(max(variance * other, 0.0))
+    shared = min(max(shared, -limit), limit)
+    curvature = np.array([[variance, shared], [shared, other]])
+
+    weights = shares**2 * added
+    both = np.array([[weights @ np.vecdot(x, y) for x in (coef, public)] for y in (coef, public)])
+    both += (1e-9 * np.trace(both) + np.finfo(np.float64).tiny) * np.eye(2)
+    told = curvature @ np.linalg.inv(both)
+    total = certain + told @ curvature
+    a, b = np.linalg.lstsq(total, certain @ np.ones(2) + told @ slopes, rcond=None)[0]
+    return max(float(a), 0.0), max(float(b), 0.0)
