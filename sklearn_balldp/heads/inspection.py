@@ -28,7 +28,7 @@ def head_of(released: Released, parameters: dict[str, Any], names: Any = None) -
     """
     head = HEADS[released.release.head](**parameters)
     head._check_parameters()
-    released.settings.check(released.classes, released.problem)
+    released.settings.checked(released.classes, released.problem)
     head.n_features_in_ = released.problem.n_features
     if names is not None:
         head.feature_names_in_ = np.array(names, dtype=object)

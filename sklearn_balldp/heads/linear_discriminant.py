@@ -94,6 +94,9 @@ class BallDPLinearDiscriminant(ProbabilitiesMixin, BaseSumsClassifier):
         if not is_auto(self.share):
             check_number("share", self.share, Portion, ", or 'auto'")
 
+    def _uses_examples(self) -> bool:
+        return True
+
     def _mechanism(self) -> Mechanism:
         return StatisticsPerturbation(None if is_auto(self.share) else self.share)
 
@@ -109,9 +112,14 @@ class BallDPLinearDiscriminant(ProbabilitiesMixin, BaseSumsClassifier):
 
     @staticmethod
     def _rule_of(released: Released) -> tuple[Array, Array]:
-        statistics, settings = released.statistics(), vars(released.settings)
-        given = {name: settings[name] for name in BallDPLinearDiscriminant._of_the_rule}
-        coef, intercept = discriminant_rule(statistics, **given)
+        statistics, settings = released.statistics(), released.settings
+        public = settings.known(released.problem)
+        coef, intercept = discriminant_rule(
+            statistics,
+            shrinkage=settings.shrinkage,
+            priors=settings.priors,
+            class_embeddings=None if public is None else public.targets,
+        )
         if statistics.second_moment is None:
             kept = kept_of_slopes(coef, statistics)
             coef, intercept = kept * coef, kept * intercept

@@ -20,6 +20,7 @@ from ..privacy.noise import grid_slack
 from ..privacy.problem import Problem
 from ..privacy.rounding import SHORTEST
 from .base import Mechanism
+from .examples import Examples
 from .gradients import MeanGradient
 from .kernel import Array, Conversation, spendable
 from .rules.certainty import factor_of, last_of
@@ -332,7 +333,7 @@ class GradientPerturbation(Mechanism):
     """
 
     name = "gradient"
-    shrinks = True
+    uses_examples = True
 
     n_steps: int | str = "auto"
     learning_rate: float | None = None
@@ -354,11 +355,11 @@ class GradientPerturbation(Mechanism):
         check_option("start", self.start, STARTS)
         check_flag("keep_transcript", self.keep_transcript)
 
-    def bound(self, problem: Problem, mu: float, vectors: Array | None = None) -> DescentBound:
-        if self.start in ("zero", "mean") and vectors is not None:
+    def bound(self, problem: Problem, mu: float, examples: Examples | None = None) -> DescentBound:
+        if self.start in ("zero", "mean") and examples is not None:
             raise ValueError(
-                f"class_embeddings: a descent from start={self.start!r} has no class means that it "
-                "could shrink; pass class_embeddings=None, or start='auto'."
+                f"class_embeddings, X_public: a descent from start={self.start!r} has no class "
+                "means that it could shrink; leave them out, or pass start='auto'."
             )
         if self.start == "mean" and not problem.fit_intercept:
             raise ValueError(
@@ -372,7 +373,7 @@ class GradientPerturbation(Mechanism):
             )
         n_steps, rate = None if is_auto(self.n_steps) else int(self.n_steps), self.learning_rate
         given: dict[str, Any] = {"start": self.start, "n_steps": n_steps, "learning_rate": rate}
-        settings = settings_of(problem, mu, **given, shrinks=vectors is not None)
+        settings = settings_of(problem, mu, **given, shrinks=examples is not None)
         start = None
         if settings.start != "zero":
             pooled = settings.start == "mean"
@@ -404,8 +405,9 @@ class GradientPerturbation(Mechanism):
         return replace(bound, learning_rate=float(rate))
 
     def conversation(
-        self, problem: Problem, bound: DescentBound, vectors: Array | None = None
+        self, problem: Problem, bound: DescentBound, examples: Examples | None = None
     ) -> Conversation:
+        vectors = None if examples is None else examples.targets
         whitening, theta, statistics = None, np.zeros(bound.shape(problem)), None
         if bound.start is not None:
             statistics = bound.start.statistics(problem, (yield bound.start))

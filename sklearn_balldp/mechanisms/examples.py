@@ -4,7 +4,7 @@ These are public numbers of a fit, and cost no privacy: they never depend on a p
 """
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, Self
 
 import numpy as np
@@ -16,6 +16,8 @@ from ..rows import rows_in_domain
 
 #: Inverse penalty of the examples' own model.
 _PENALTY = 10.0
+#: Sizes of the arrays that a folder keeps: k classes, d features.
+_SIZES = dict(counts="k", means="kd", moment="dd", coef="kd", intercept="k", told="2")
 #: Folds that tell the factor of its scores, and factors that are tried.
 _FOLDS, _FACTORS = 5, np.geomspace(1e-3, 10.0, 200)
 
@@ -45,6 +47,11 @@ class Examples:
     coef: Array
     intercept: Array
     told: Array
+
+    def __post_init__(self) -> None:
+        # What was released stays as it is, and so does what it follows from.
+        for array in self.arrays().values():
+            array.setflags(write=False)
 
     @classmethod
     def of(
@@ -87,6 +94,30 @@ class Examples:
     def arrays(self) -> dict[str, Array]:
         """All of it by name, as a folder keeps it: ``Examples(**arrays)`` is the same."""
         return {one.name: getattr(self, one.name) for one in fields(self)}
+
+    @classmethod
+    def shapes(cls, n_classes: int, n_features: int) -> dict[str, tuple[int, ...]]:
+        """Shapes of the arrays by name."""
+        size = {"k": n_classes, "d": n_features, "2": 2}
+        return {name: tuple(size[axis] for axis in axes) for name, axes in _SIZES.items()}
+
+    def with_names(self, vectors: Array) -> Self:
+        """The same, with one ``vector`` in place of the mean of each class that has no example.
+
+        It counts as one example there, in units of the norm bound. The model does not know it.
+        """
+        lacks = self.counts == 0.0
+        counts, added = np.where(lacks, 1.0, self.counts), vectors[lacks]
+        moment = (self.counts.sum() * self.moment + added.T @ added) / counts.sum()
+        means = np.where(lacks[:, None], vectors, self.means)
+        return replace(self, counts=counts, means=means, moment=moment)
+
+    @property
+    def targets(self) -> Array:
+        """What class means are shrunk towards: a class without examples is where the others are."""
+        lacks = self.counts == 0.0
+        middle = self.means[~lacks].mean(axis=0) if not lacks.all() else 0.0
+        return np.where(lacks[:, None], middle, self.means)
 
     @property
     def total(self) -> int:

@@ -11,7 +11,7 @@ from msgspec import Meta
 from numpy.typing import ArrayLike
 
 from .._cached import cached_property
-from .._parameters import Epsilon, Inside, check_whole, one_of
+from .._parameters import Count, Epsilon, Inside, check_whole, one_of
 from .._version import __version__
 from ..adjacency import METRICS
 from ..text import one_line
@@ -113,6 +113,8 @@ class Release:
         Digest of the tuned rule that settings followed from, which no guarantee rests on.
     accepted : tuple of str
         Kinds of queries whose sensitivity the publisher alone vouches for.
+    examples : int
+        Number of public examples that the fit started from.
     digest : str
         SHA-256 of the released parameters (:func:`.parameters_digest`); empty before the run.
     """
@@ -133,6 +135,7 @@ class Release:
     encoder: str | None = None
     rule: str = ""
     accepted: tuple[str, ...] = ()
+    examples: Count = 0
     digest: _Digest = ""
 
     def __post_init__(self) -> None:
