@@ -159,6 +159,8 @@ class BaseBallDPClassifier(Head, ClassifierMixin, BaseEstimator, metaclass=ABCMe
     _of_the_rule: ClassVar[tuple[str, ...]] = ("priors",)
     #: Whether a fit keeps every noisy answer: an audit that makes the fit tests their noise.
     _keep_answers = False
+    #: Whether public rows are examples, and not for a policy alone, as in an audit.
+    _takes_examples = True
 
     # What a head is made of.
 
@@ -533,7 +535,7 @@ class BaseBallDPClassifier(Head, ClassifierMixin, BaseEstimator, metaclass=ABCMe
         if X_public is None or y_public is None:
             raise ValueError("X_public and y_public go together: pass both or neither.")
         chooses = known_radius(self) is None and self._policy.source in PUBLIC_SOURCES
-        helps = self._uses_examples()
+        helps = self._takes_examples and self._uses_examples()
         if chooses and self._policy.source == "edits":
             return checked_edits(self, X_public, y_public, reset=reset), None
         if not (chooses or helps):

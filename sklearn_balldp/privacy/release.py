@@ -296,7 +296,8 @@ class Release:
 
         The attacker knows all other records, and holds a list of candidates that lie within
         ``radius`` (the declared one by default) of one possible record, not of each other. The best
-        blind guess succeeds with probability ``kappa``: ``1 / m`` for m equally likely candidates.
+        blind guess succeeds with probability ``kappa``: ``1 / m`` for m equally likely candidates
+        (if the fit had public examples, to somebody who has seen these).
         If a guess that is near enough counts, it is the largest probability of any ball of that
         radius: ``(eta / r) ** d`` for a record that is uniform in a ball of radius r in d
         dimensions.
