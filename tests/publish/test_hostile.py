@@ -97,7 +97,7 @@ def honest(tmp_path_factory):
     """A folder of each kind, with transcripts, and the owner's rows."""
     place = tmp_path_factory.mktemp("honest")
     for name, make in KINDS.items():
-        save(make(), place / name, transcript=name == "descent")
+        save(make(), place / name, transcript=name in ("descent", "examples"))
     X, y = data()
     np.savez(place / "private-rows.npz", X=X, y=y)
     return place
