@@ -11,7 +11,6 @@ from typing import Annotated, Any, get_args
 
 import numpy as np
 from msgspec import Meta
-from numpy.typing import NDArray
 
 #: Public lengths and weights lie between these, so that products of a few of them, and the squares
 #: of such products, stay within the range of float64.
@@ -141,20 +140,3 @@ def checked_priors(priors: Any, n_classes: int, class_sizes: Any) -> Any:
             "probability."
         )
     return priors
-
-
-def checked_class_embeddings(
-    vectors: Any, n_classes: int, n_features: int
-) -> NDArray[np.float64] | None:
-    """Public vectors of the classes as float64; None where there are none."""
-    if vectors is None:
-        return None
-    check_no_mask("class_embeddings", vectors)
-    array = np.asarray(vectors)
-    fits = array.shape == (n_classes, n_features) and array.dtype.kind in "iuf"
-    if not (fits and np.isfinite(array).all()):
-        raise ValueError(
-            f"class_embeddings must be None or finite vectors of shape {(n_classes, n_features)}, "
-            f"one for each class; got an array of shape {array.shape}."
-        )
-    return array.astype(np.float64)

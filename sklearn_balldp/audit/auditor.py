@@ -260,6 +260,8 @@ class ReconstructionAuditor(ByContent, MetaEstimatorMixin, ClassifierMixin, Base
         X_public: ArrayLike | None = None,
         y_public: ArrayLike | None = None,
         *,
+        X_examples: ArrayLike | None = None,
+        y_examples: ArrayLike | None = None,
         groups: ArrayLike | None = None,
     ) -> ReconstructionAuditor:
         """Fit the estimator (unless it is frozen) and audit it.
@@ -273,10 +275,17 @@ class ReconstructionAuditor(ByContent, MetaEstimatorMixin, ClassifierMixin, Base
         y : array-like of shape (n_samples,)
             Their labels.
         X_public : array-like of shape (n_public, n_features), optional
-            Records that were not trained on, to draw candidates from. Without it a share
-            ``holdout`` of ``X`` is kept back from training; a frozen estimator needs it. Routed
-            through a search it must differ from ``X`` in length, or scikit-learn slices it.
+            Records that were not trained on, to draw candidates from, and for a
+            :class:`.RadiusPolicy` that chooses from public rows; they are no examples of the fit.
+            Without it a share ``holdout`` of ``X`` is kept back from training; a frozen estimator
+            needs it. Routed through a search it must differ from ``X`` in length, or scikit-learn
+            slices it.
         y_public : array-like of shape (n_public,), optional
+            Their labels.
+        X_examples : array-like of shape (n_examples, n_features), optional
+            Public examples, which the head's ``fit`` takes as ``X_public``. The attacker's prior is
+            one with these at hand. A frozen estimator holds its own.
+        y_examples : array-like of shape (n_examples,), optional
             Their labels.
         groups : array-like of shape (n_samples,), optional
             Owner of each record, as the head's ``fit`` takes it. Candidates are then versions of
@@ -289,7 +298,8 @@ class ReconstructionAuditor(ByContent, MetaEstimatorMixin, ClassifierMixin, Base
             or too few anchors have enough candidates.
         """
         with all_or_nothing(self):
-            self.__dict__.update(self._fit(X, y, X_public, y_public, groups))
+            examples = X_examples, y_examples
+            self.__dict__.update(self._fit(X, y, X_public, y_public, examples, groups))
         if self.failures_:
             warnings.warn(
                 f"FAILED GUARANTEE: {'; '.join(self.failures_)}. The model does not keep what its "
@@ -300,15 +310,22 @@ class ReconstructionAuditor(ByContent, MetaEstimatorMixin, ClassifierMixin, Base
             )
         return self
 
-    def _fit(self, X: Any, y: Any, X_public: Any, y_public: Any, groups: Any) -> dict[str, Any]:
+    def _fit(
+        self,
+        X: Any,
+        y: Any,
+        X_public: Any,
+        y_public: Any,
+        examples: tuple[Any, Any],
+        groups: Any,
+    ) -> dict[str, Any]:
         import pandas as pd
 
         self._check_parameters()
         prior = check_prior(self.attacker_prior, self.n_candidates, "attacker_prior")
         rng = audit_generator(self.random_state)
-        prepared = prepare(
-            self.estimator, X, y, X_public, y_public, groups, float(self.holdout), rng
-        )
+        public = X_public, y_public, examples
+        prepared = prepare(self.estimator, X, y, *public, groups, float(self.holdout), rng)
         setting = self._setting(prepared, prior)
         head, codes = prepared.head, prepared.records.codes
         around = Surroundings(

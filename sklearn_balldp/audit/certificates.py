@@ -1,8 +1,9 @@
 r"""Upper bounds on the success of an informed reconstruction attack (Ball-ReRo).
 
-The adversary knows every record but one, a finite set of candidates for it with a prior, and the
-release. Its success is compared with kappa, that of the best blind guess. The bounds, from the one
-that uses the most knowledge to the one that uses the least, are:
+The adversary knows every record but one, the public examples of the fit, a finite set of candidates
+for the record, and the release. Its prior over the candidates is one with the examples at hand. Its
+success is compared with kappa, that of the best blind guess. The bounds, from the one that uses the
+most knowledge to the one that uses the least, are:
 
 Bayes success <= support <= ball (anchor) at the same reference <= direct <= min(DP, RDP).
 

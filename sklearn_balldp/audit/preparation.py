@@ -58,6 +58,7 @@ def prepare(
     y: Any,
     X_public: Any,
     y_public: Any,
+    examples: tuple[Any, Any],
     groups: Any,
     holdout: float,
     rng: np.random.Generator,
@@ -66,13 +67,15 @@ def prepare(
     if y is None:
         raise ValueError("requires y to be passed, but the target y is None.")
     # Audits look at single rows: those of a store or of Dask are read.
-    X, y, X_public, y_public, groups = (
+    X, y, X_public, y_public, X_examples, y_examples, groups = (
         whole(name, values)
         for name, values in (
             ("X", X),
             ("y", y),
             ("X_public", X_public),
             ("y_public", y_public),
+            ("X_examples", examples[0]),
+            ("y_examples", examples[1]),
             ("groups", groups),
         )
     )
@@ -83,6 +86,11 @@ def prepare(
     warn_of_pooling(parts)
     if parts.frozen:
         check_is_fitted(head)
+        if X_examples is not None or y_examples is not None:
+            raise ValueError(
+                "X_examples, y_examples: a frozen estimator holds the examples of its fit; leave "
+                "them out."
+            )
     if groups is not None:
         if np.shape(groups) != (len(y),):
             raise ValueError(f"groups must hold one value for each of the {len(y)} records.")
@@ -110,15 +118,19 @@ def prepare(
             transformers = clone(transformers)
             X = transformers.fit_transform(X, y)
         X_public = transformers.transform(X_public)
+        X_examples = None if X_examples is None else transformers.transform(X_examples)
     if parts.frozen:
         released = head.released_
     else:
         head = clone(head)
-        # A policy may choose from rows that were passed: those held out are private.
+        # A policy may choose from rows that were passed: those held out are private. Candidates
+        # are no examples: an attacker's list for a record would begin the fit.
         chooses = passed and known_radius(head) is None and head._policy.source in PUBLIC_SOURCES
-        reference = {"X_public": X_public, "y_public": y_public} if chooses else {}
+        apart = X_examples is None and y_examples is None
+        given = (X_public, y_public) if apart and chooses else (X_examples, y_examples)
+        public = dict(zip(("X_public", "y_public"), given, strict=True))
         # The noise of this fit is tested.
-        released = fit_with_answers(head, X, y, **reference, groups=groups)
+        released = fit_with_answers(head, X, y, **public, groups=groups, examples=not apart)
         estimator = rebuilt_estimator(estimator, transformers, head)
     records = records_of(head, X, y, groups)
     pool, kept = candidate_pool(head, X_public, y_public, source)

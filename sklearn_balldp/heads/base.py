@@ -25,11 +25,17 @@ from .._parameters import (
     check_positive,
     check_whole,
 )
-from .._validation import all_finite, all_or_nothing, complete_labels, validated
+from .._validation import (
+    all_finite,
+    all_or_nothing,
+    complete_labels,
+    raise_alone,
+    validated,
+)
 from ..accounting.accountant import check_accountant
 from ..adjacency import DOMAINS, METRICS
 from ..losses import Array
-from ..mechanisms import Mechanism, Records, Statistics
+from ..mechanisms import Examples, Mechanism, Records, Statistics
 from ..pipelines import Head
 from ..privacy.noise import Noise, check_random_state
 from ..privacy.problem import Problem
@@ -43,9 +49,9 @@ from ..radius import (
     choose_radius,
 )
 from ..rows import in_memory, joined
-from .fitting import promise, release, warn_of_large_delta
+from .fitting import Pledge, promise, release, warn_of_large_delta
 from .known_radius import known_radius
-from .labels import Labels, declared_classes
+from .labels import Labels, declared_classes, known_places
 from .plan import Plan, plan_of
 from .released import Released, Settings
 from .scoring import ScoreRule, decisions, largest_of
@@ -91,11 +97,13 @@ class BaseBallDPClassifier(Head, ClassifierMixin, BaseEstimator, metaclass=ABCMe
         classes have in the fit. Prototypes need public labels for them; the discriminant releases
         noisy counts. :meth:`with_rule` changes them after a fit, at no
         cost.
-    class_embeddings : array-like of shape (n_classes, n_features) or None, default=None
+    class_embeddings : array-like of shape (n_classes, n_features), mapping or None, default=None
         Helps where classes are many and the noise is large, at no cost in privacy: a public vector
-        for each class, such as the embedding of its name. Noisy class means, which a descent starts
-        from too, are shrunk towards a fitted multiple of it. A mechanism that asks no class means
-        (``start="zero"`` or "mean", or noise on the minimiser) raises a ValueError.
+        for each class, such as the embedding of its name, in the order of ``classes_`` or by label
+        (labels beyond ``classes_`` are ignored). Noisy class means, which a descent starts from
+        too, are shrunk towards a fitted multiple of it. A class with public examples (see
+        :meth:`fit`) has these in its place. A mechanism that asks no class means (``start="zero"``
+        or "mean", or noise on the minimiser) raises a ValueError.
     protect_labels : bool, default=False
         Hides a change of one record's label too, at any distance. Needs ``classes``. The noise is
         at least that of such a change, so that a small radius saves little.
@@ -151,6 +159,8 @@ class BaseBallDPClassifier(Head, ClassifierMixin, BaseEstimator, metaclass=ABCMe
     _of_the_rule: ClassVar[tuple[str, ...]] = ("priors",)
     #: Whether a fit keeps every noisy answer: an audit that makes the fit tests their noise.
     _keep_answers = False
+    #: Whether public rows are examples, and not for a policy alone, as in an audit.
+    _takes_examples = True
 
     # What a head is made of.
 
@@ -163,11 +173,16 @@ class BaseBallDPClassifier(Head, ClassifierMixin, BaseEstimator, metaclass=ABCMe
     def _rule_of(released: Released) -> tuple[Array, Array]:
         """Weights (n_scores, n_features) and offsets (n_scores,) of the released scores."""
 
-    def _settings(self) -> Settings:
-        """Settings of the rule, as the head's parameters say now."""
+    def _settings(self, examples: Examples | None) -> Settings:
+        """Settings of the rule, as the head's parameters say now, and public examples."""
         names = _parameters_of(type(self)) & set(Settings.__dataclass_fields__)
         # Copies: what a caller does to an array later changes nothing that was released.
-        return Settings(**{name: copy.deepcopy(getattr(self, name)) for name in names})
+        given = {name: copy.deepcopy(getattr(self, name)) for name in names}
+        return Settings(**given, examples=examples)
+
+    def _uses_examples(self) -> bool:
+        """Whether public examples of the classes help it."""
+        return self._mechanism().uses_examples
 
     def _problem(self, **public: Any) -> Problem:
         """The fit's public numbers; linear heads add theirs."""
@@ -270,12 +285,17 @@ class BaseBallDPClassifier(Head, ClassifierMixin, BaseEstimator, metaclass=ABCMe
         y : array-like of shape (n_samples,)
             Class labels.
         X_public : array-like of shape (n_public, n_features), optional
-            Public rows that a :class:`.RadiusPolicy` chooses the radius from: reference rows for
-            ``source="reference"``, rows before an edit for ``source="edits"``. Refused otherwise.
+            Public records of the same kind, chosen without a look at the private ones: examples of
+            the classes, which the fit starts from at no cost in privacy. A class may have none. A
+            :class:`.RadiusPolicy` with ``source="reference"`` chooses the radius from them too. For
+            ``source="edits"`` they are rows before an edit, and no examples. Refused where neither
+            the policy nor the mechanism uses them. A search cuts them into folds if there are as
+            many as private records.
         y_public : array-like of shape (n_public,), optional
-            The labels of the reference rows; for ``source="edits"`` the rows after the edit, of
-            shape (n_public, n_features). The record then has no share of records: a policy that was
-            fitted with the numbers of the records, in a ``FrozenEstimator``, states it.
+            Their labels; records with others than those of the head are left out. For
+            ``source="edits"`` the rows after the edit, of shape (n_public, n_features). The record
+            then has no share of records: a policy that was fitted with the numbers of the records,
+            in a ``FrozenEstimator``, states it.
         groups : array-like of shape (n_samples,), optional
             The public owner of each record. Hides **all** records of one owner together, and takes
             as much noise as a fit on as many records as there are owners (for prototypes more, as
@@ -300,29 +320,18 @@ class BaseBallDPClassifier(Head, ClassifierMixin, BaseEstimator, metaclass=ABCMe
             labels = Labels.of(targets, declared_classes(self.classes), self.protect_labels)
             self.classes_ = labels.classes
             weights = self._weights(len(rows), labels, groups)
+            reference, examples = self._public(X_public, y_public, self.classes_)
             radius = known_radius(self)
-            chooses = radius is None and self._policy.source in PUBLIC_SOURCES
-            if not chooses and not (X_public is None and y_public is None):
-                raise ValueError(
-                    "X_public and y_public are for a RadiusPolicy that chooses the radius from "
-                    "public rows, and this radius comes from elsewhere: leave them out, or pass "
-                    "radius=RadiusPolicy()."
-                )
             if radius is None:
-                pair = rows, targets
-                if chooses:
-                    pair = self._public_rows(X_public, y_public, self.classes_)
-                radius = choose_radius(
-                    self._policy,
-                    *pair,
-                    metric=self.metric,
-                    norm_bound=float(self.norm_bound),
-                    domain=self.domain,
-                    accountant=self.accountant,
-                    unit=weights.public.unit,
-                )
-            problem = self._public_numbers(rows.shape, labels, weights, radius)
-            pledge = promise(self, problem, radius)
+                if reference is None and self._policy.source in PUBLIC_SOURCES:
+                    edits = self._policy.source == "edits"
+                    after = " (records before and after an edit)" if edits else ""
+                    raise ValueError(
+                        f"radius: RadiusPolicy(source={self._policy.source!r}) needs public rows"
+                        f"{after}: pass X_public and y_public to fit, or choose source='declared'."
+                    )
+                radius = self._chosen_radius(reference or (rows, targets), weights)
+            pledge = self._pledge(rows.shape, labels, weights, radius, examples)
             self.released_ = release(self, pledge, Records(rows, labels.codes, weights.rows))
         return self
 
@@ -334,6 +343,8 @@ class BaseBallDPClassifier(Head, ClassifierMixin, BaseEstimator, metaclass=ABCMe
         *,
         y: ArrayLike | None = None,
         groups: ArrayLike | None = None,
+        X_public: ArrayLike | None = None,
+        y_public: ArrayLike | None = None,
     ) -> Plan:
         """What a fit would release, and how much noise it would add, before any row is touched.
 
@@ -347,6 +358,10 @@ class BaseBallDPClassifier(Head, ClassifierMixin, BaseEstimator, metaclass=ABCMe
             Public labels, in place of ``class_counts``: needed for ``groups``.
         groups : array-like of shape (n_samples,), optional
             Owner of each record, as in :meth:`fit`.
+        X_public : array-like of shape (n_public, n_features), optional
+            Public records, as in :meth:`fit`.
+        y_public : array-like of shape (n_public,), optional
+            Their labels.
 
         Returns
         -------
@@ -356,8 +371,8 @@ class BaseBallDPClassifier(Head, ClassifierMixin, BaseEstimator, metaclass=ABCMe
         Raises
         ------
         ValueError
-            If a parameter is invalid, counts do not add up, or the radius is chosen from rows:
-            give a number or a fitted policy in a ``FrozenEstimator``.
+            If a parameter is invalid, counts do not add up, or the radius is chosen from private
+            rows: give a number or a fitted policy in a ``FrozenEstimator``.
         """
         self._check_parameters()
         for name, value in (("n_samples", n_samples), ("n_features", n_features)):
@@ -372,14 +387,21 @@ class BaseBallDPClassifier(Head, ClassifierMixin, BaseEstimator, metaclass=ABCMe
             of_persons=groups is not None,
         )
         weights = self._weights(shape[0], labels, groups)
+        seer = copy.copy(self)  # on which validation may leave what it found
+        reference, examples = seer._public(X_public, y_public, labels.classes, reset=True)
+        if X_public is not None and seer.n_features_in_ != n_features:
+            raise ValueError(
+                f"X_public has {seer.n_features_in_} features, and n_features={n_features!r}; pass "
+                "rows as the fit takes them."
+            )
         radius = known_radius(self)
-        if radius is None:
+        if radius is None and reference is None:
             raise ValueError(
                 "radius: this policy chooses from rows, and a plan has none; pass a number, or a "
                 "policy that was fitted on public rows in a FrozenEstimator."
             )
-        problem = self._public_numbers(shape, labels, weights, radius)
-        pledge = promise(self, problem, radius)
+        radius = radius or self._chosen_radius(reference, weights)
+        pledge = self._pledge(shape, labels, weights, radius, examples)
         return plan_of(pledge.release, labels.classes.tolist(), labels.counts)
 
     def _weights(self, n_samples: int, labels: Labels, groups: ArrayLike | None) -> FitWeights:
@@ -394,14 +416,27 @@ class BaseBallDPClassifier(Head, ClassifierMixin, BaseEstimator, metaclass=ABCMe
         warn_of_large_delta(self.delta, weights.public)
         return weights
 
-    def _public_numbers(
+    def _chosen_radius(self, pair: Any, weights: FitWeights) -> ChosenRadius:
+        """What the policy chooses from rows and labels, or from rows before and after an edit."""
+        return choose_radius(
+            self._policy,
+            *pair,
+            metric=self.metric,
+            norm_bound=float(self.norm_bound),
+            domain=self.domain,
+            accountant=self.accountant,
+            unit=weights.public.unit,
+        )
+
+    def _pledge(
         self,
         shape: tuple[int, int],
         labels: Labels,
         weights: FitWeights,
         radius: ChosenRadius,
-    ) -> Problem:
-        """The public numbers of a fit."""
+        examples: Examples | None,
+    ) -> Pledge:
+        """What a fit will release, from its public numbers and examples."""
         alpha = getattr(self, "alpha", 0.0)
         problem = self._problem(
             n_samples=shape[0],
@@ -417,8 +452,8 @@ class BaseBallDPClassifier(Head, ClassifierMixin, BaseEstimator, metaclass=ABCMe
         )
         if radius.value is None:
             problem = replace(problem, radius=problem.full_radius)
-        self._settings().check(labels.classes, problem)
-        return problem
+        settings = self._settings(examples).checked(labels.classes, problem)
+        return promise(self, problem, radius, settings)
 
     # What was released.
 
@@ -477,33 +512,56 @@ class BaseBallDPClassifier(Head, ClassifierMixin, BaseEstimator, metaclass=ABCMe
         head._check_parameters()
         released = self._fitted()
         rule = replace(released.settings, **copy.deepcopy(settings))
-        rule.check(self.classes_, released.problem)
+        rule = rule.checked(self.classes_, released.problem)
         vars(head).update({k: v for k, v in vars(self).items() if k.endswith("_")})
         head.released_ = replace(released, settings=rule)
         head._linear_rule()
         return head
 
-    def _public_rows(
-        self, X_public: ArrayLike | None, y_public: ArrayLike | None, classes: NDArray[Any]
-    ) -> tuple[NDArray, NDArray]:
-        """Public rows and labels, or rows before and after an edit, as a policy asks for them."""
-        edits = self._policy.source == "edits"
+    def _public(
+        self,
+        X_public: ArrayLike | None,
+        y_public: ArrayLike | None,
+        classes: NDArray[Any],
+        *,
+        reset: bool = False,
+    ) -> tuple[Any, Examples | None]:
+        """Public rows that a policy chooses the radius from, and examples of the classes, if any.
+
+        Private records decide nothing here, and nothing compares these with them.
+        """
         if X_public is None and y_public is None:
-            after = " (records before and after an edit)" if edits else ""
-            raise ValueError(
-                f"radius: RadiusPolicy(source={self._policy.source!r}) needs public rows{after}: "
-                "pass X_public and y_public to fit, or choose source='declared'."
-            )
+            return None, None
         if X_public is None or y_public is None:
             raise ValueError("X_public and y_public go together: pass both or neither.")
-        if edits:
-            return checked_edits(self, X_public, y_public, reset=False)
-        rows, labels = validated(self, X_public, y_public, reset=False, whole=True)
-        # Labels that the head does not have decide nothing.
-        declared = np.isin(labels, classes)
-        if not declared.any():
-            raise ValueError("y_public holds no label of the head; pass rows of its classes.")
-        return rows[declared], labels[declared]
+        chooses = known_radius(self) is None and self._policy.source in PUBLIC_SOURCES
+        helps = self._takes_examples and self._uses_examples()
+        if chooses and self._policy.source == "edits":
+            return checked_edits(self, X_public, y_public, reset=reset), None
+        if not (chooses or helps):
+            raise ValueError(
+                "X_public and y_public are for a RadiusPolicy that chooses the radius from public "
+                "rows, and for examples of the classes, which neither prototypes nor noise on the "
+                "minimiser use: leave them out, or take another head or mechanism='gradient'."
+            )
+        examples = None
+        try:
+            rows, labels = validated(self, X_public, y_public, reset=reset, whole=True)
+            codes = known_places(labels, classes)
+            known = codes >= 0
+            rows, labels, codes = rows[known], labels[known], codes[known]
+            if len(codes) == 0:
+                raise ValueError("y_public holds no label of the head; pass rows of its classes.")
+            if helps:
+                given: dict[str, Any] = {
+                    "norm_bound": float(self.norm_bound),
+                    "domain": self.domain,
+                }
+                with all_finite():
+                    examples = Examples.of(rows, codes, len(classes), **given)
+        except ValueError as error:
+            raise_alone(ValueError(f"X_public: {error}"))
+        return ((rows, labels) if chooses else None), examples
 
     def _predicted(self, X: Any, finish: Callable[[Array], NDArray[Any]]) -> Any:
         """What is made of the scores of rows: lazily, where these are an array of Dask."""

@@ -45,21 +45,20 @@ class Pledge:
     settings: Settings
 
 
-def promise(head: Any, problem: Problem, radius: ChosenRadius) -> Pledge:
+def promise(head: Any, problem: Problem, radius: ChosenRadius, settings: Settings) -> Pledge:
     """The mechanism of a fit, what it promises, and the record of it."""
     noise = head._noise()
     mu = mu_from_budget(float(head.epsilon), float(head.delta))
     mechanism = clone(head._mechanism())
     if math.isnan(problem.alpha):
         problem = replace(problem, alpha=mechanism.alpha_for(problem, mu))
-    settings = head._settings()
-    vectors = settings.vectors(problem)
-    if vectors and not mechanism.shrinks:
+    public = settings.for_mechanism(problem)
+    if public and not mechanism.uses_examples:
         raise ValueError(
             f"class_embeddings: mechanism {mechanism.name} has no class means that it could "
             "shrink; pass class_embeddings=None, or mechanism='gradient'."
         )
-    bound = mechanism.bound(problem, mu, **vectors)
+    bound = mechanism.bound(problem, mu, **public)
     if not isinstance(bound, Bound):
         raise ValueError(
             f"mechanism {mechanism.name}: bound() must return a Bound, got {type(bound).__name__}."
@@ -91,6 +90,7 @@ def promise(head: Any, problem: Problem, radius: ChosenRadius) -> Pledge:
         encoder=None if head.encoder is None else str(head.encoder),
         rule=TUNING,
         accepted=tuple(tag_of(kind) for kind in mechanism.accepts if ":" in tag_of(kind)),
+        examples=0 if settings.examples is None else settings.examples.total,
     )
     return Pledge(mechanism, record.checked(), problem, noise, settings)
 
@@ -111,7 +111,7 @@ def release(head: Any, pledge: Pledge, records: Records) -> Released:
         head.accountant.ledger.check(pledge.release)
         _check_rows(records.X, problem.domain)
     # Made before any row is in reach.
-    conversation = mechanism.conversation(problem, bound, **pledge.settings.vectors(problem))
+    conversation = mechanism.conversation(problem, bound, **pledge.settings.for_mechanism(problem))
     charge = partial(count, head.accountant, pledge.release)
     rules = answered(mechanism), mechanism.most_queries, charge
     kernel = Kernel(problem, records, bound, noise, *rules)

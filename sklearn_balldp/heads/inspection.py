@@ -28,7 +28,7 @@ def head_of(released: Released, parameters: dict[str, Any], names: Any = None) -
     """
     head = HEADS[released.release.head](**parameters)
     head._check_parameters()
-    released.settings.check(released.classes, released.problem)
+    released.settings.checked(released.classes, released.problem)
     head.n_features_in_ = released.problem.n_features
     if names is not None:
         head.feature_names_in_ = np.array(names, dtype=object)
@@ -36,13 +36,18 @@ def head_of(released: Released, parameters: dict[str, Any], names: Any = None) -
     return head
 
 
-def fit_with_answers(head: BaseBallDPClassifier, X: Any, y: Any, **given: Any) -> Released:
-    """Fit a head, and give what it released with every answer, which it need not keep."""
-    head._keep_answers = True
+def fit_with_answers(
+    head: BaseBallDPClassifier, X: Any, y: Any, *, examples: bool = True, **given: Any
+) -> Released:
+    """Fit a head, and give what it released with every answer, which it need not keep.
+
+    ``examples`` says whether public rows are examples, beside what a policy makes of them.
+    """
+    head._keep_answers, head._takes_examples = True, examples
     try:
         released = head.fit(X, y, **given).released_
     finally:
-        del head._keep_answers
+        del head._keep_answers, head._takes_examples
     if not keeps_answers(released.mechanism, released.bound):
         head.released_ = replace(released, answers=())
     return released

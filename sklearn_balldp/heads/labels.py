@@ -1,7 +1,7 @@
 """Labels of a fit: its classes in order, the records' places among them, and their counts."""
 
 import contextlib
-from collections.abc import Set
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -88,6 +88,52 @@ def declared_classes(listed: Any) -> NDArray[Any] | None:
     return classes
 
 
+def is_label(label: Any, classes: NDArray[Any]) -> NDArray[np.bool_]:
+    """Which of the classes a label is, in whatever class of Python."""
+    day = classes.dtype if classes.dtype.kind == "M" else None
+    with contextlib.suppress(TypeError, ValueError):
+        return np.broadcast_to(classes == np.asarray(label, dtype=day), classes.shape)
+    return np.zeros(len(classes), dtype=bool)
+
+
+def checked_class_embeddings(
+    vectors: Any, classes: NDArray[Any], n_features: int
+) -> NDArray[np.float64] | None:
+    """Public vectors of the classes in their order, as float64; None where there are none."""
+    if vectors is None:
+        return None
+    if isinstance(vectors, Mapping):
+        # Labels that no class has are ignored: a fold of a search may lack a class.
+        held = [(is_label(label, classes), vector) for label, vector in vectors.items()]
+        places = {int(np.argmax(own)): vector for own, vector in held if own.any()}
+        if len(places) < len(classes):
+            raise ValueError(
+                f"class_embeddings lacks a vector for {len(classes) - len(places)} of the classes; "
+                "give each of them one."
+            )
+        vectors = [places[i] for i in range(len(classes))]
+    check_no_mask("class_embeddings", vectors)
+    array, shape = np.empty(0), (len(classes), n_features)
+    with contextlib.suppress(TypeError, ValueError):  # of vectors of several lengths
+        array = np.asarray(vectors)
+    fits = array.shape == shape and array.dtype.kind in "iuf"
+    if not (fits and np.isfinite(array).all()):
+        raise ValueError(
+            f"class_embeddings must be None or finite vectors of shape {shape}, one for each class "
+            f"(or a mapping from labels to them); got an array of shape {array.shape}."
+        )
+    return array.astype(np.float64)
+
+
+def known_places(y: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.intp]:
+    """Places of labels among the classes; -1 of others."""
+    codes = np.full(len(y), -1, dtype=np.intp)
+    with contextlib.suppress(TypeError, np.exceptions.DTypePromotionError):
+        near = np.searchsorted(classes, y).clip(max=len(classes) - 1)
+        codes = np.where(classes[near] == y, near, -1)
+    return codes
+
+
 def _found(y: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.intp]]:
     """Classes that the labels tell, and the labels' places among them."""
     if y.dtype.kind not in "biu":  # whole numbers are classes, and need no slow look
@@ -114,11 +160,8 @@ def _found(y: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.intp]]:
 
 def _places(y: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.intp]:
     """Places of labels among declared classes."""
-    declared, codes = False, np.empty(0, dtype=np.intp)
-    with contextlib.suppress(TypeError, np.exceptions.DTypePromotionError):
-        codes = np.searchsorted(classes, y).clip(max=len(classes) - 1)
-        declared = bool(np.all(classes[codes] == y))
-    if not declared:
+    codes = known_places(y, classes)
+    if (codes < 0).any():
         raise ValueError(
             "y holds labels outside the declared classes; add them to classes or drop "
             "those records (a continuous target is for a regressor)."

@@ -10,6 +10,7 @@ from ..losses import Array
 from ..mechanisms import Mechanism, StatisticsPerturbation
 from ..mechanisms.rules.discriminant import discriminant_rule
 from ..mechanisms.rules.initialisation import kept_of_slopes
+from ..mechanisms.rules.stacking import stacked
 from .base import BaseSumsClassifier
 from .documentation import documented
 from .released import Released
@@ -94,6 +95,9 @@ class BallDPLinearDiscriminant(ProbabilitiesMixin, BaseSumsClassifier):
         if not is_auto(self.share):
             check_number("share", self.share, Portion, ", or 'auto'")
 
+    def _uses_examples(self) -> bool:
+        return True
+
     def _mechanism(self) -> Mechanism:
         return StatisticsPerturbation(None if is_auto(self.share) else self.share)
 
@@ -109,11 +113,13 @@ class BallDPLinearDiscriminant(ProbabilitiesMixin, BaseSumsClassifier):
 
     @staticmethod
     def _rule_of(released: Released) -> tuple[Array, Array]:
-        statistics, settings = released.statistics(), vars(released.settings)
-        given = {name: settings[name] for name in BallDPLinearDiscriminant._of_the_rule}
-        coef, intercept = discriminant_rule(statistics, **given)
+        statistics, settings = released.statistics(), released.settings
+        of_rule = {"shrinkage": settings.shrinkage, "priors": settings.priors}
+        alone = discriminant_rule(statistics, **of_rule)
+        public = settings.known(released.problem)
+        coef, intercept = stacked(statistics, *alone, public, priors=settings.priors)
         if statistics.second_moment is None:
-            kept = kept_of_slopes(coef, statistics)
+            kept = kept_of_slopes(alone[0], statistics)
             coef, intercept = kept * coef, kept * intercept
         if len(coef) == 2:
             with np.errstate(invalid="ignore"):

@@ -70,7 +70,8 @@ class Plan:
         shown = [
             f"Plan of a {release.head}, {release.bound.what}: epsilon={release.epsilon:g}, delta="
             f"{release.delta:g} within {release.radius:g} ({release.metric}), labels "
-            f"{release.labels}",
+            f"{release.labels}"
+            + (f", started from {release.examples} public examples" if release.examples else ""),
         ]
         for part, noise, ratio in zip(self.parts, self.noise, self.signal_to_noise, strict=True):
             shown.append(

@@ -7,37 +7,54 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._parameters import checked_class_embeddings, checked_priors
+from .._parameters import checked_priors
 from ..losses import Array
-from ..mechanisms import MECHANISMS, Conversation, Mechanism, Query, Transcript
-from ..mechanisms.examples import Examples
+from ..mechanisms import MECHANISMS, Conversation, Examples, Mechanism, Query, Transcript
 from ..privacy.digest import parameters_digest
 from ..privacy.problem import Problem
 from ..privacy.release import Release
+from .labels import checked_class_embeddings
 from .weighing import weights_of_classes
+
+#: What names of the arrays of public examples begin with.
+EXAMPLES = "examples."
 
 
 @dataclass(frozen=True, eq=False)
 class Settings:
-    """How predictions are made of released values: public choices, parameters of some head."""
+    """What released values, and predictions, are made by: public choices, and public examples."""
 
     priors: Any = None
     class_weight: Any = None
     decision: str = "auto"
     shrinkage: Any = "auto"
     class_embeddings: Any = None
+    #: Public records of the fit; None where it had none.
+    examples: Examples | None = None
 
-    def vectors(self, problem: Problem) -> dict[str, Array]:
-        """Public vectors of the classes, as the mechanism of a linear head takes them, if any."""
-        if self.class_embeddings is None or not problem.loss:
-            return {}
-        return {"examples": Examples.of_vectors(np.array(self.class_embeddings, dtype=np.float64))}
+    def known(self, problem: Problem) -> Examples | None:
+        """What is public about the classes: examples, or vectors of all."""
+        if self.class_embeddings is None:
+            return self.examples
+        return Examples.of_vectors(self.class_embeddings / problem.norm_bound)
 
-    def check(self, classes: NDArray[Any], problem: Problem) -> None:
-        """Raise a ValueError if they do not fit a release."""
+    def for_mechanism(self, problem: Problem) -> dict[str, Examples]:
+        """The same, as the mechanism of a linear head takes it, if there is any."""
+        known = self.known(problem) if problem.loss else None
+        # One record alone, or examples of one class, tell no two classes apart.
+        return {"examples": known} if known is not None and known.coef.any() else {}
+
+    def checked(self, classes: NDArray[Any], problem: Problem) -> "Settings":
+        """With vectors in the order of the classes; a ValueError if they do not fit a release."""
         checked_priors(self.priors, len(classes), problem.class_sizes)
-        checked_class_embeddings(self.class_embeddings, len(classes), problem.n_features)
         weights_of_classes(self.class_weight, classes, problem.class_sizes)
+        vectors = checked_class_embeddings(self.class_embeddings, classes, problem.n_features)
+        if vectors is not None and self.examples is not None:
+            raise ValueError(
+                "class_embeddings: X_public tells more about the classes than vectors of them do; "
+                "pass one of both."
+            )
+        return replace(self, class_embeddings=vectors)
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,8 +112,8 @@ class Released:
 
     def conversation(self) -> Conversation:
         """The algorithm, from its beginning."""
-        vectors = self.settings.vectors(self.problem)
-        return self.mechanism.conversation(self.problem, self.bound, **vectors)
+        public = self.settings.for_mechanism(self.problem)
+        return self.mechanism.conversation(self.problem, self.bound, **public)
 
     def statistics(self) -> Any:
         """Released sums by name."""
@@ -123,13 +140,15 @@ class Released:
         if problem.loss:
             coef, intercept = self.weights()
             named |= {"coef_": coef, "intercept_": intercept}
-            named |= {"class_embeddings": self.settings.vectors(problem).get("vectors")}
+            named |= {"class_embeddings": self.settings.class_embeddings}
             named |= {"class_counts_": counts}
         else:
             sums = self.statistics()
             named |= {"class_sums": sums.class_sums, "second_moment": sums.second_moment}
             # Public counts are whole; noisy ones are released values.
             named |= {"counts": sums.counts if counts is None else counts}
+        if self.settings.examples is not None:
+            named |= {f"{EXAMPLES}{n}": a for n, a in self.settings.examples.arrays().items()}
         return {name: array for name, array in named.items() if array is not None}
 
     def with_digest(self) -> "Released":

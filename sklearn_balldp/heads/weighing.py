@@ -1,6 +1,5 @@
 """Weights of records, from owners, and of classes in predictions: never from rows."""
 
-import contextlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from .._validation import check_complete
 from ..losses import Array
 from ..privacy.weights import Weights, uniform_weights
 from ..text import spelling
+from .labels import is_label
 
 Codes = NDArray[np.intp]
 
@@ -113,11 +113,8 @@ def weights_of_classes(class_weight: Any, classes: NDArray[Any], sizes: Array | 
         present = sizes > 0.0
         weights[present] = sizes.sum() / present.sum() / sizes[present]
         return weights
-    day = classes.dtype if classes.dtype.kind == "M" else None  # in whatever class of Python
     for label, weight in (class_weight or {}).items():
-        found = np.zeros(len(classes), dtype=bool)
-        with contextlib.suppress(TypeError, ValueError):
-            found = classes == np.asarray(label, dtype=day)
+        found = is_label(label, classes)
         if np.sum(found) != 1:
             raise ValueError(
                 f"class_weight names the label {label!r}, which is none of the classes; leave it "

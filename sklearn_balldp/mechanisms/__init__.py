@@ -4,6 +4,7 @@ from .base import Mechanism as Mechanism
 from .descent import DescentBound as DescentBound
 from .descent import GradientPerturbation as GradientPerturbation
 from .descent import Transcript as Transcript
+from .examples import Examples as Examples
 from .gradients import MeanGradient as MeanGradient
 from .kernel import Conversation as Conversation
 from .kernel import Kernel as Kernel

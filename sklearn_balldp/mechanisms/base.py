@@ -30,9 +30,9 @@ class Mechanism(BaseEstimator, ABC):
     most_queries: ClassVar[int] = MOST_QUERIES
     #: Regularisation strength of a linear head whose ``alpha`` is None.
     default_alpha: ClassVar[float] = 0.0
-    #: Whether it shrinks noisy class means towards public vectors of the classes: ``bound`` and
-    #: ``conversation`` then take these as ``vectors``, where a head has some.
-    shrinks: ClassVar[bool] = False
+    #: Whether it uses what is public about the classes: ``bound`` and ``conversation`` then take
+    #: it as ``examples`` (:class:`.Examples`), where a fit has public examples or class embeddings.
+    uses_examples: ClassVar[bool] = False
     #: Whether ``alpha`` must be positive.
     needs_alpha: ClassVar[bool] = False
 

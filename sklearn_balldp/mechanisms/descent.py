@@ -343,7 +343,7 @@ class GradientPerturbation(Mechanism):
     """
 
     name = "gradient"
-    shrinks = True
+    uses_examples = True
 
     n_steps: int | str = "auto"
     learning_rate: float | None = None

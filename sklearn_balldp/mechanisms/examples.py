@@ -16,6 +16,17 @@ from .settings import CLIP
 
 #: Inverse penalty of the examples' own model.
 _PENALTY = 10.0
+#: Sizes of the arrays that a folder keeps: k classes, d features.
+_SIZES = {
+    "counts": "k",
+    "means": "kd",
+    "within": "dd",
+    "coef": "kd",
+    "intercept": "k",
+    "cross": "kd",
+    "spread": "k",
+    "told": "2",
+}
 #: Folds that tell the factor of its scores, and factors that are tried.
 _FOLDS, _FACTORS = 5, np.geomspace(1e-3, 10.0, 200)
 
@@ -53,6 +64,11 @@ class Examples:
     cross: Array
     spread: Array
     told: Array
+
+    def __post_init__(self) -> None:
+        # What was released stays as it is, and so does what it follows from.
+        for array in self.arrays().values():
+            array.setflags(write=False)
 
     @classmethod
     def of(
@@ -102,6 +118,12 @@ class Examples:
     def arrays(self) -> dict[str, Array]:
         """All of it by name, as a folder keeps it: ``Examples(**arrays)`` is the same."""
         return {one.name: getattr(self, one.name) for one in fields(self)}
+
+    @classmethod
+    def shapes(cls, n_classes: int, n_features: int) -> dict[str, tuple[int, ...]]:
+        """Shapes of the arrays by name."""
+        size = {"k": n_classes, "d": n_features, "2": 2}
+        return {name: tuple(size[axis] for axis in axes) for name, axes in _SIZES.items()}
 
     @property
     def total(self) -> int:

@@ -11,7 +11,7 @@ from msgspec import Meta
 from numpy.typing import ArrayLike
 
 from .._cached import cached_property
-from .._parameters import Epsilon, Inside, check_whole, one_of
+from .._parameters import Count, Epsilon, Inside, check_whole, one_of
 from .._version import __version__
 from ..adjacency import METRICS
 from ..text import one_line
@@ -113,6 +113,8 @@ class Release:
         Digest of the tuned rule that settings followed from, which no guarantee rests on.
     accepted : tuple of str
         Kinds of queries whose sensitivity the publisher alone vouches for.
+    examples : int
+        Number of public examples that the fit started from.
     digest : str
         SHA-256 of the released parameters (:func:`.parameters_digest`); empty before the run.
     """
@@ -133,6 +135,7 @@ class Release:
     encoder: str | None = None
     rule: str = ""
     accepted: tuple[str, ...] = ()
+    examples: Count = 0
     digest: _Digest = ""
 
     def __post_init__(self) -> None:
@@ -293,7 +296,8 @@ class Release:
 
         The attacker knows all other records, and holds a list of candidates that lie within
         ``radius`` (the declared one by default) of one possible record, not of each other. The best
-        blind guess succeeds with probability ``kappa``: ``1 / m`` for m equally likely candidates.
+        blind guess succeeds with probability ``kappa``: ``1 / m`` for m equally likely candidates
+        (if the fit had public examples, to somebody who has seen these).
         If a guess that is near enough counts, it is the largest probability of any ball of that
         radius: ``(eta / r) ** d`` for a record that is uniform in a ball of radius r in d
         dimensions.

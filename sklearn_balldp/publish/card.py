@@ -17,7 +17,14 @@ from ..privacy.release import Release
 from ..text import DOWN, one_line, percent, rounded
 from .columns import Change, HiddenColumns
 from .steps import Step, step_of
-from .words import assumptions, hidden_edits, up, vouched_for, weights_in_words
+from .words import (
+    assumptions,
+    hidden_edits,
+    started_from,
+    up,
+    vouched_for,
+    weights_in_words,
+)
 
 #: Numbers of candidates of the certificates.
 CANDIDATES = (2, 10, 100)
@@ -106,7 +113,9 @@ def card(model: Any, audit: Any = None, change: Any = None) -> Card:
             f"got {type(model).__name__}."
         )
     steps = {name: step for name, live in parts.steps if (step := step_of(live)) is not None}
-    return card_text(release, steps, matches(release, model), audit, parts.beyond_rows, change)
+    names = parts.head.released_.settings.class_embeddings is not None
+    same = matches(release, model)
+    return card_text(release, steps, same, audit, parts.beyond_rows, change, names)
 
 
 def card_text(
@@ -116,10 +125,12 @@ def card_text(
     audit: Any = None,
     beyond_rows: str = "",
     change: Change = None,
+    names: bool = False,
 ) -> Card:
     """The card of a release, of the steps before its head, and of parameters that are the same.
 
-    What is None is not at hand. ``beyond_rows`` names steps that may map a row by others.
+    What is None is not at hand. ``beyond_rows`` names steps that may map a row by others;
+    ``names`` says whether public vectors of the classes were used.
     """
     table = HiddenColumns.of(release, steps, change)
     fault = None if table is None else table.fault
@@ -183,7 +194,7 @@ scores on private records is a release of its own.
 {_measured(audit)}
 ## Where it comes from
 
-{points(_origin(release, same))}""")
+{points(_origin(release, same, names))}""")
 
 
 def in_short(
@@ -485,7 +496,7 @@ before you publish the card. The tests find mistakes; they certify nothing.
 {points(results)}"""
 
 
-def _origin(release: Release, same: bool | None) -> list[str]:
+def _origin(release: Release, same: bool | None, names: bool) -> list[str]:
     """Where a release comes from, and what it takes for granted."""
     verb, weights = "has" if same else "does NOT have", weights_in_words(release)
     return [
@@ -495,6 +506,8 @@ def _origin(release: Release, same: bool | None) -> list[str]:
         f"proof, for experts: the sensitivity is bounded by {release.theorem}",
         f"radius: {repr(release.radius).removesuffix('.0')}; noise: {SAMPLERS[release.sampler]}",
         *([f"weights: {weights}"] if weights else []),
+        *([examples] if (examples := started_from(release)) else []),
+        *(["public vectors of the classes, such as their names, were used"] if names else []),
         f"encoder of the records: {release.encoder or 'not recorded'}",
         f"SHA-256 of the released parameters: {release.digest or 'not recorded'}",
         *([] if same is None else [f"the model at hand {verb} these parameters"]),

@@ -129,6 +129,11 @@ def _publishers_checks(model: Published) -> Iterator[Check]:
             "vectors of the classes are part of the model; ask where they come from: means of "
             "private rows would be published without noise"
         )
+    if n_examples := model.record.examples:
+        notes["public examples"] = (
+            f"sums of {n_examples} examples are part of the model; only the publisher knows "
+            "whether they are public, and were chosen without a look at private rows: ask for them"
+        )
     if model.columns:
         shown = f"{len(model.columns)} names of columns, from {model.columns[0]!r} on"
         notes["names of columns"] = f"{shown}, are part of the model; read them"
@@ -144,7 +149,7 @@ def _publishers_checks(model: Published) -> Iterator[Check]:
         shown = f"labels of up to {max(lengths)} characters are part of the model; read them"
         notes["texts of labels"] = shown
     for name, shown in notes.items():
-        usual = name in ("declared columns", "name of the column")
+        usual = name in ("declared columns", "name of the column", "public examples")
         yield Check(name, STATED if usual else CANNOT_CHECK, shown, "nothing proves them")
     # Numbers that a step holds may be of private rows.
     named = enumerate(model.named_steps.items(), 1)

@@ -77,7 +77,8 @@ def folder_checks(model: Published, same: bool) -> Iterator[Check]:
         basis = f"four files are the model, and {CARD} is what was checked"
         yield Check("own texts", STATED, shown, basis)
     if CARD in source.names:
-        expected = card_text(model.record, model.named_steps, same, change=model.change)
+        given = {"change": model.change, "names": model.has_names}
+        expected = card_text(model.record, model.named_steps, same, **given)
         yield _card_check(source.card, expected.encode(), model.record.version)
 
 

@@ -19,10 +19,11 @@ from .._version import __version__
 from ..encoder_name import same_encoder
 from ..heads import HEADS, Released, Settings
 from ..heads.inspection import head_of, rule_of
+from ..heads.released import EXAMPLES
 from ..heads.weighing import weights_of_classes
 from ..labels import as_json, from_json
 from ..labels import fault_of as labels_fault
-from ..mechanisms import MECHANISMS, OutputPerturbation, Sums, Transcript
+from ..mechanisms import MECHANISMS, Examples, OutputPerturbation, Sums, Transcript
 from ..pipelines import ModelParts, parts_of
 from ..privacy.digest import parameters_digest
 from ..privacy.problem import Problem
@@ -181,6 +182,11 @@ class Published:
             rule["class_weight"] = dict(zip(list(self.labels), weights, strict=True))
         return rule
 
+    @property
+    def has_names(self) -> bool:
+        """Whether it holds public vectors of the classes."""
+        return _VECTORS in self.arrays
+
     @cached_property
     def released(self) -> Released:
         """Record, values and settings of the rule."""
@@ -199,7 +205,9 @@ class Published:
         if not bound.has_transcript:
             # One noisy answer, which the values are; of softmax parameters its centred part.
             answers = (values,)
-        settings = Settings(**self.rule, class_embeddings=a.get(_VECTORS))
+        of_examples = {n.removeprefix(EXAMPLES): a[n] for n in a if n.startswith(EXAMPLES)}
+        examples = Examples(**of_examples) if of_examples else None
+        settings = Settings(**self.rule, class_embeddings=a.get(_VECTORS), examples=examples)
         mechanism = MECHANISMS[record.mechanism]()
         return Released(record, self.labels, values, mechanism, answers, settings)
 
@@ -275,6 +283,10 @@ class Published:
         names = {name for name in SETTINGS if name in params}
         if self.settings.keys() != names:
             yield f"settings that are not {', '.join(sorted(names)) or 'empty'}"
+        helps = MECHANISMS[record.mechanism].uses_examples or not record.problem.loss
+        if record.examples and not (helps and _VECTORS in params):
+            yield f"public examples, which no {record.head} by {record.mechanism} uses"
+            return
         wanted, allowed = self._shapes(_VECTORS in params)
         for name, shape in {**wanted, **allowed}.items():
             array = arrays.get(name)
@@ -291,6 +303,9 @@ class Published:
                     yield "sums of a class without records"
         for name in sorted(arrays.keys() - wanted.keys() - allowed.keys()):
             yield f"an array {one_line(name, 60)}"
+        counts = arrays.get(f"{EXAMPLES}counts", np.zeros(0))
+        if not ((counts >= 0.0) & (counts % 1.0 == 0.0)).all() or counts.sum() != record.examples:
+            yield "sums of other public examples than the record states"
         moment = arrays.get("second_moment")
         if moment is not None and not np.array_equal(moment, moment.T):
             yield "a second moment that is not symmetric"
@@ -318,7 +333,7 @@ class Published:
         else:
             scores, start = problem.kind.n_scores, getattr(bound, "start", None)
             wanted |= {"coef_": (scores, d), "intercept_": (scores,)}
-            shrinks = shrinks and start is not None and not start.pooled
+            shrinks = shrinks and start is not None
             if bound.has_transcript:
                 steps = (bound.n_steps, *bound.shape(problem)) if bound.n_steps else (0,)
                 allowed[f"{_TRANSCRIPT}gradients"] = steps
@@ -326,6 +341,8 @@ class Published:
                 allowed[f"{_TRANSCRIPT}start"] = start.shape(problem)
         if shrinks:
             allowed[_VECTORS] = k, d
+        if self.record.examples:
+            wanted |= {f"{EXAMPLES}{n}": shape for n, shape in Examples.shapes(k, d).items()}
         return wanted, allowed
 
     def _label_faults(self) -> list[str]:

@@ -136,6 +136,7 @@ def write_files(model: Published, folder: Path) -> None:
     """Write the files of a model, whatever is wrong with it."""
     for name, body in model.files().items():
         write_new(folder / name, body)
-    card = card_text(model.record, model.named_steps, same=True, change=model.change)
+    given = {"change": model.change, "names": model.has_names}
+    card = card_text(model.record, model.named_steps, same=True, **given)
     write_new(folder / CARD, card.encode())
     write_new(folder / README, readme(model))

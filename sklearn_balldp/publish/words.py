@@ -60,6 +60,11 @@ def hidden_edits(release: Release) -> str:
     return f"{pairs} of the {origin.n} given edits{all_of}"
 
 
+def started_from(release: Release) -> str:
+    """What of public examples a fit started from; empty where it had none."""
+    return f"started from {release.examples} public examples" if release.examples else ""
+
+
 def vouched_for(release: Release) -> str:
     """Which proofs the publisher alone vouches for; empty where none."""
     if not release.accepted:
@@ -79,6 +84,8 @@ def assumptions(release: Release) -> tuple[str, ...]:
         "each record is one row, mapped to it without looking at the others": True,
         scaled: release.domain == "sphere",
         **dict.fromkeys(_OF_RADIUS[type(release.radius_from)], True),
+        "public examples were chosen without a look at the private records, and what an attacker "
+        "may guess beforehand is meant with these at hand": release.examples > 0,
         vouched_for(release): bool(release.accepted),
     }
     return tuple(text for text, holds in given.items() if holds)
@@ -109,6 +116,7 @@ def summary(release: Release) -> str:
     of_persons = f" of {release.n_units} persons" if release.unit == "person" else ""
     encoder = f", encoder {release.encoder}" if release.encoder else ""
     edits, weights = hidden_edits(release), weights_in_words(release)
+    examples = started_from(release)
     rows = {
         "head": release.head,
         "mechanism": release.bound.what,
@@ -120,6 +128,7 @@ def summary(release: Release) -> str:
         "guarantee": f"epsilon={release.epsilon:g}, delta={release.delta:g} "
         f"(mu={up(release.mu)}, zCDP rho={up(release.rho)})",
         **({"weights": weights} if weights else {}),
+        **({"examples": examples} if examples else {}),
         "at full radius": f"epsilon={up(release.epsilon_full_radius)}, labels {release.labels}",
         "sensitivity": f"{_by_query(release, 1, UP)}; {release.theorem}",
         "noise scale": f"{_by_query(release, 2, DOWN)}; {release.sampler}",

@@ -294,7 +294,7 @@ def test_whitening_has_its_limits():
             assert (lengths[0] <= lengths[1] * (1.0 + 1e-12)).all()
 
 
-@pytest.mark.kills("heads/released.py", "self.settings.vectors(self.problem)", "{}")
+@pytest.mark.kills("heads/released.py", "self.settings.for_mechanism(self.problem)", "{}")
 def test_class_embeddings_are_part_of_what_follows_from_a_release():
     """The first iterate is made of them: the conversation without them asks other questions."""
     vectors = np.random.default_rng(0).standard_normal((3, D))

@@ -68,10 +68,10 @@ def minimiser(**params):
     return head.fit(*data())
 
 
-def descent(**params):
+def descent(public=None, **params):
     steps = GradientPerturbation(n_steps=4, keep_transcript=True, start="statistics")
     head = BallDPLogisticRegression(30.0, radius=0.2, mechanism=steps, **params)
-    return head.fit(*data())
+    return head.fit(*data(), **(public or {}))
 
 
 #: Its rows have the features of the others.
@@ -80,6 +80,7 @@ COLUMNS = TableEncoder({"age": [0, 100], "sex": ["f", "m"]}, knots=6).fit()
 KINDS = {
     "prototypes": lambda: prototypes(),
     "descent": lambda: descent(class_embeddings=np.eye(K, D)),
+    "examples": lambda: descent(dict(zip(("X_public", "y_public"), data(1), strict=True))),
     "discriminant": lambda: BallDPLinearDiscriminant(4.0, radius=0.5, share=0.5).fit(*data()),
     "minimiser": minimiser,
     "flat": lambda: minimiser(fit_intercept=False),
@@ -96,7 +97,7 @@ def honest(tmp_path_factory):
     """A folder of each kind, with transcripts, and the owner's rows."""
     place = tmp_path_factory.mktemp("honest")
     for name, make in KINDS.items():
-        save(make(), place / name, transcript=name == "descent")
+        save(make(), place / name, transcript=name in ("descent", "examples"))
     X, y = data()
     np.savez(place / "private-rows.npz", X=X, y=y)
     return place
@@ -246,6 +247,8 @@ X, Y = data()
         ("descent", arrays(**{"transcript.start": X}), "transcript.start that is no array"),
         ("descent", arrays(**{"transcript.start": None}), "transcript"),
         ("minimiser", arrays(intercept_=None), "intercept_ that is no array"),
+        ("examples", arrays(**{"examples.means": None}), "examples.means that is no array"),
+        ("prototypes", arrays(**{"examples.counts": np.ones(K)}), "an array examples.counts"),
         ("pipeline", step_with(rows=X), "step 1 (affine)"),
         ("pipeline", step_with(shift=X), "step 1 (affine)"),
         ("pipeline", parts(steps=()), ""),
