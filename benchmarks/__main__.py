@@ -73,6 +73,9 @@ ENTRIES = {
     "elsewhere": Entry("elsewhere", 15, "elsewhere.md", "data"),
     "promises": Entry("promises", 5, "promises.md"),
     "classes": Entry("classes", 3, CLASSES, "data"),
+    "public": Entry(
+        "public", 60, "public_names.md public_examples.md public_wrong.md", f"data {MODEL}"
+    ),
     "lost": Entry("lost", 6, "lost.md", "data"),
     "probabilities": Entry("probabilities", 15, "probabilities.md"),
     "tables": Entry("tables", 15, "tables_accuracy.md tables_auc.md tables_log_loss.md"),
