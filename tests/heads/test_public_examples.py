@@ -236,30 +236,20 @@ def test_vectors_by_label(name):
     assert search.fit(X, Y).best_estimator_.classes_.tolist() == [0, 1, 2]
 
 
-@pytest.mark.kills("mechanisms/examples.py", "lacks[:, None], vectors", "~lacks[:, None], vectors")
-def test_a_class_has_its_examples_or_its_name_or_neither():
-    rows, labels = 0.5 * X[Y < 2], Y[Y < 2]
-    examples, names = Examples.of(rows, labels, K), np.eye(K, D)
-    both = examples.with_names(names)
-    np.testing.assert_array_equal(both.means[:2], examples.means[:2])
-    np.testing.assert_array_equal(both.targets, np.r_[examples.means[:2], names[2:]])
-    np.testing.assert_array_equal(examples.targets[2], examples.means[:2].mean(axis=0))
-    np.testing.assert_array_equal(both.counts, [20, 20, 1])
-    # The moment is that of all of them.
-    all_rows = np.r_[rows, names[2:]]
-    np.testing.assert_allclose(both.moment, all_rows.T @ all_rows / 41)
-    head = head_of("discriminant", class_embeddings=names, norm_bound=2.0, random_state=0)
-    found = head.fit(X, Y, X_public=rows, y_public=labels).released_.settings
-    np.testing.assert_allclose(found.known(head.release_.problem).targets[2], names[2] / 2)
+@each_head
+def test_examples_and_vectors_of_the_classes_are_not_taken_together(name):
+    head = head_of(name, class_embeddings=np.eye(K, D))
+    with pytest.raises(ValueError, match="pass one of both"):
+        head.fit(X, Y, **public(9))
+    assert not hasattr(head, "released_")
 
 
 # -- what is kept of them -------------------------------------------------------------------------
 
 
 @each_head
-@pytest.mark.parametrize("names", [None, np.eye(K, D)])
-def test_a_folder_holds_them_and_says_so(name, names, tmp_path):
-    head = head_of(name, epsilon=4.0, class_embeddings=names).fit(X, Y, **public(9))
+def test_a_folder_holds_them_and_says_so(name, tmp_path):
+    head = head_of(name, epsilon=4.0).fit(X, Y, **public(9))
     folder = save(head, tmp_path / "model", transcript=name != "discriminant")
     verdict = verified(folder, private=(X, Y))
     assert not failed(verdict), str(verdict)
@@ -270,7 +260,6 @@ def test_a_folder_holds_them_and_says_so(name, names, tmp_path):
     for text in (str(card(head)), (folder / "CARD.md").read_text(), summary(head.release_)):
         assert "started from 9 public examples" in text
         assert "chosen without a look at the private records" in text
-    assert ("public vectors of the classes" in card(head)) == (names is not None)
     assert Release.from_dict(head.release_.to_dict()) == head.release_
     # What others do later changes nothing of it.
     with pytest.raises(ValueError, match="read-only"):

@@ -98,11 +98,11 @@ TOGETHER = [
         {"mechanism__start": "mean", "fit_intercept": False},
         "fit_intercept=False rules out",
     ),
-    (DESCENT, {"mechanism__start": "mean", "class_embeddings": VECTORS}, "'mean' has no class me"),
+    (DESCENT, {"mechanism__start": "mean", "class_embeddings": VECTORS}, "begins without them"),
     (
         DESCENT,
         {"mechanism__start": "zero", "class_embeddings": VECTORS},
-        "a descent from start='ze",
+        "begins without them",
     ),
     (DESCENT, {"epsilon": 1e-14, "delta": 1e-14, "mechanism__n_steps": 1000}, "epsilon"),
     (SVC, {"mechanism": "output", "class_embeddings": VECTORS}, "mechanism='gradient'"),

@@ -101,8 +101,12 @@ def multiples_of(
 
     weights = shares**2 * added
     both = np.array([[weights @ np.vecdot(x, y) for x in (coef, public)] for y in (coef, public)])
-    both += (1e-9 * np.trace(both) + np.finfo(np.float64).tiny) * np.eye(2)
+    both += np.diag(1e-9 * np.diag(both) + np.finfo(np.float64).tiny)
     told = curvature @ np.linalg.inv(both)
-    total = certain + told @ curvature
-    a, b = np.linalg.lstsq(total, certain @ np.ones(2) + told @ slopes, rcond=None)[0]
-    return max(float(a), 0.0), max(float(b), 0.0)
+    total, wanted = certain + told @ curvature, certain @ np.ones(2) + told @ slopes
+    found = np.linalg.lstsq(total, wanted, rcond=None)[0]
+    for i in (0, 1):
+        if found[i] < 0.0:
+            # Neither is turned round: the other one alone.
+            found[i], found[1 - i] = 0.0, max(wanted[1 - i] / total[1 - i, 1 - i], 0.0)
+    return float(found[0]), float(found[1])
