@@ -1,6 +1,6 @@
 """``python -m benchmarks.claims``: write every table, picture and page from the stored cells.
 
-In a page ``<!-- =worth.most -->8.2<!-- . -->`` is a number that was measured, or follows from the
+In a page ``<!-- =worth.few_most -->8.2<!-- . -->`` is a number that was measured, or follows from the
 code: the name says which entry of CLAIMS computes it. Hosts and the site do not show the marks. A
 name in KEPT says why a number stays as it is written.
 """
@@ -19,7 +19,7 @@ from benchmarks import classes, elsewhere, methods, radius
 from benchmarks import tables as tables_study
 from benchmarks.paper import errata, tables
 from benchmarks.speed import ratios
-from benchmarks.study import RESULTS, ROOT
+from benchmarks.study import DATASETS, RESULTS, ROOT
 from sklearn_balldp import BallDPLinearDiscriminant, BallDPRidgePrototype
 from sklearn_balldp.privacy.gaussian import mu_from_budget
 from sklearn_balldp.radius import MAX_ROWS_READ
@@ -33,7 +33,6 @@ KEPT = {"set", "tested", "hand"}
 
 cells = functools.cache(lambda own: own.CELLS.read(RESULTS))
 paper = functools.cache(lambda: tables.Results.read(RESULTS))
-ALL = ("trec6", "emotion", "banking77", "agnews", "imdb", "cifar10", "mnist")
 
 
 def most(value, digits=0):
@@ -59,7 +58,7 @@ def wider(own, other, *epsilons):
     """Points that logistic regression loses from a promise to another, at most."""
     means = [
         [paper().of(name, "logistic", policy, epsilon)["mean"] for policy in (own, other)]
-        for name in ALL
+        for name in DATASETS
         for epsilon in epsilons
     ]
     return most(-100.0 * np.diff(means).min())
