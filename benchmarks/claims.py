@@ -1,6 +1,6 @@
 """``python -m benchmarks.claims``: write every table, picture and page from the stored cells.
 
-In a page ``<!-- =worth.few_most -->8.2<!-- . -->`` is a number that was measured, or follows from the
+In a page ``<!-- =worth.rest -->0.6<!-- . -->`` is a number that was measured, or follows from the
 code: the name says which entry of CLAIMS computes it. Hosts and the site do not show the marks. A
 name in KEPT says why a number stays as it is written.
 """
