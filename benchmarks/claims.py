@@ -107,12 +107,6 @@ def weighed(head, weight):
     return 100.0 * (wide[head] - wide[f"{head}, {weight}"]).dropna()
 
 
-def weight_on_trec6():
-    """Largest balanced weight over the mean one."""
-    counts = np.array([86, 1250, 1162, 1223, 896, 835])
-    return counts.mean() / counts.min()
-
-
 def leads(method, score):
     """By how much a library leads our standard DP on tables, cell by cell."""
     better = -1.0 if score == "log loss" else 1.0
@@ -160,7 +154,6 @@ CLAIMS = {
     "people.balanced_least": lambda: f"{weighed('logistic', 'balanced').min():.0f}",
     "people.balanced_most": lambda: f"{weighed('logistic', 'balanced').max():.0f}",
     "people.uniform": lambda: most(weighed("prototypes", "uniform priors").max()),
-    "people.weight": lambda: f"{weight_on_trec6():.0f}",
     "people.recall": lambda: f"{100.0 / 9.0:.0f}",
     "people.records_at_half": lambda: records_of_a_class(0.5),
     "people.records_at_2": lambda: records_of_a_class(2.0),
