@@ -40,6 +40,11 @@ class Entry(NamedTuple):
         return importlib.import_module(f"benchmarks.{self.module}").STUDIES
 
     @property
+    def report(self):
+        """Write what is made of the cells in a folder, and say what is wrong."""
+        return importlib.import_module(f"benchmarks.{self.module}").report
+
+    @property
     def files(self):
         return [*(study.file for study in self.studies), *self.written.split()]
 
@@ -125,8 +130,7 @@ def remake(run, names):
         print(f"{name}: about {ENTRIES[name].minutes} minutes if nothing is measured yet")
         for study in studies:
             study.fill(run)
-        report = sys.modules[f"benchmarks.{ENTRIES[name].module}"].report
-        faults += [f"{name}: {fault}" for fault in report(run.out) or ()]
+        faults += [f"{name}: {fault}" for fault in ENTRIES[name].report(run.out) or ()]
     if set(names) == set(ENTRIES):
         origins(run.out).to_csv(run.out / "made.csv", index=False)
     return faults

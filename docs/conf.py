@@ -96,12 +96,14 @@ def part(link):
 def plain(app, page, source):
     """Make directives of what is plain Markdown, which other hosts show as it is.
 
+    The marks of numbers (``benchmarks/claims.py``) go, and their numbers stay.
     A paragraph that is a link to a table of results becomes that table, a link in a sentence a
     download; a paragraph that is a link to a part in HTML becomes that part. Examples are shown as
     they ran. The lists of links of the guide are tables of contents.
     """
     link = r"\[([^]]*)\]\((\.\./benchmarks/results/\w+\.md)\)"
-    text = re.sub(f"^{link}$", r"```{include} \2\n```", source[0], flags=re.MULTILINE)
+    text = re.sub(r"<!-- (?:=[\w.]+|\.) -->", "", source[0])
+    text = re.sub(f"^{link}$", r"```{include} \2\n```", text, flags=re.MULTILINE)
     text = re.sub(link, r"{download}`\1 <\2>`", text)
     text = re.sub(r"\]\(\.\./examples/(plot_\w+)\.py\)", r"](auto_examples/\1)", text)
     text = re.sub(r"^\[[^]]*\]\((static/\w+\.html)\)$", part, text, flags=re.MULTILINE)

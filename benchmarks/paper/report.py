@@ -1,22 +1,12 @@
-"""Tables, figures and checks of a results folder; and the part of a page that is made of them.
+"""Tables, figures and checks of a results folder."""
 
-python -m benchmarks.paper.report    # benchmarks/results, and its part of docs/reproduction.md
-"""
-
-import argparse
-from pathlib import Path
-
-from benchmarks.study import RESULTS, ROOT, draw, show
+from benchmarks.study import draw, show
 
 from . import checks, figures, later, tables
 from .cells import STUDIES as CELLS
-from .errata import counts, errata
+from .errata import counts
 
 STUDIES = (*CELLS.values(), later.CELLS)
-PAGE = ROOT / "docs" / "reproduction.md"
-#: Around what is wrong in the paper, on the page of results.
-BEGIN = "<!-- Filled by python -m benchmarks.paper.report: edit that, not this. -->"
-END = "<!-- Up to here. -->"
 
 
 def build(results):
@@ -49,22 +39,3 @@ def report(folder):
         draw(figure(results), folder / f"{stem}.png", dpi=110)
     found = built["checks.csv"]
     return [f"{claim} (see checks.csv)" for claim in found["claim"][~found["holds"].astype(bool)]]
-
-
-def filled(text):
-    """A page whose part between the two marks says what is wrong in the paper."""
-    before, _, rest = text.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}\n\n{errata()}\n\n{END}{after}"
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--results", type=Path, default=RESULTS)
-    options = parser.parse_args()
-    report(options.results)
-    PAGE.write_text(filled(PAGE.read_text()))
-
-
-if __name__ == "__main__":
-    main()

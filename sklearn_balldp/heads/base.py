@@ -84,9 +84,9 @@ class BaseBallDPClassifier(Head, ClassifierMixin, BaseEstimator, metaclass=ABCMe
         "chebyshev" its radius is up to ``sqrt(n_features)`` times as large.
     domain : {"ball", "sphere"}, default="ball"
         Choose "sphere" for rows of unit norm and a small radius: the second moment of the rows,
-        which a descent starts from too, then takes up to 29 % less noise. It scales every row to
-        norm ``norm_bound`` by itself, and radii are distances between scaled rows; zero rows stay
-        zero. "ball" projects rows outside the ball of radius ``norm_bound`` onto it.
+        which a descent starts from too, then takes less noise. It scales every row to norm
+        ``norm_bound`` by itself, and radii are distances between scaled rows; zero rows stay zero.
+        "ball" projects rows outside the ball of radius ``norm_bound`` onto it.
     norm_bound : float, default=1.0
         The radius B of the ball that rows are projected onto: longer rows are shortened to it (on
         the sphere all rows have this norm). A large B can cost noise, a small one changes the rows.

@@ -26,9 +26,8 @@ class BallDPRidgePrototype(ProbabilitiesMixin, BaseSumsClassifier):
               \qquad \mu_c = \frac{2 S_c}{2 n_c + \alpha n},
 
     with class sums :math:`S_c`, plus Gaussian noise that hides the substitution of one row by
-    another of the same label within ``radius``, at (epsilon, delta). With 1,300
-    records of ten classes (digits, radius 0.6) ``protect_labels`` costs about 1 point of accuracy
-    at epsilon 2, 8 points at 1, and 32 at 0.5.
+    another of the same label within ``radius``, at (epsilon, delta). At a small epsilon
+    ``protect_labels`` costs much accuracy.
 
     Parameters
     ----------
