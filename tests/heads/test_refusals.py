@@ -26,7 +26,7 @@ from sklearn_balldp.audit.preparation import hold_out
 from sklearn_balldp.rows import project_onto_ball
 
 RANGE = "must be a number, at least 1e-30 and at most"
-VECTORS, HUGE = np.zeros((3, 6)), 10**400
+VECTORS, HUGE = np.eye(3, 6), 10**400
 PROTOTYPES, DISCRIMINANT = BallDPRidgePrototype(), BallDPLinearDiscriminant()
 MINIMISER = BallDPLogisticRegression(mechanism="output", alpha=0.01)
 DESCENT = BallDPLogisticRegression(mechanism="gradient")
