@@ -6,12 +6,16 @@ from typing import Any
 
 import numpy as np
 
+from ..encoder_name import same_encoder
 from ..publish import Verdict
 from ..publish import verify as verdict_of
 from ..publish.model import Published
-from .files import Columns, table_of
+from .columns import declared_cells
+from .embed import EMBEDDING, maker_of
+from .files import table_of
 from .options import InputError
-from .records import aligned, declared_cells, read
+from .records import aligned, read
+from .table import Columns
 
 
 def verify(options: argparse.Namespace) -> Verdict:
@@ -42,8 +46,18 @@ def _as_trained(path: Path, options: argparse.Namespace) -> dict[str, Any] | Non
         return None
     name = {"texts": "text", "images": "image", "rows": "embedding"}.get(kind)
     content: dict[str, Any] = {} if name is None else {name: published.column or name}
+    if published.encoder is not None and path.suffix.lower() == ".npz":
+        content = {"embedding": EMBEDDING} if table_of(path, Columns()).beside else content
     columns = Columns(label=options.label, owner=options.owner, table=table, **content)
     records = read(path, columns, missing="drop")
+    made = maker_of(path, records)
+    if made is not None:
+        maker, other = made[0].identity, published.record.encoder
+        if options.encoder is not None or same_encoder(maker, other) is False:
+            raise InputError(
+                f"--private {path}: its rows were made by {maker}, the model's by {other}; leave "
+                "--encoder out, or name the rows of the fit."
+            )
     X = records.X
     if table is not None:
         cells = declared_cells(table_of(path, columns), table)

@@ -1,0 +1,132 @@
+"""Pictures in files, of a column or of a folder that has a folder for each class."""
+
+import re
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..encoders.images import check_colours, pixels_of
+from ..text import one_line
+from .options import InputError
+from .parquet import chosen, files_of, folder_of, keys_of
+from .table import SHOWN, Cells, Columns, Table, fault_of, name_of
+
+#: Formats of pictures, by their content; others of Pillow's run programs, or only look like one.
+PICTURES = (
+    *("AVIF", "BMP", "DIB", "GIF", "ICO", "JPEG", "JPEG2000", "MPO", "PCX", "PNG", "PPM", "QOI"),
+    *("TGA", "TIFF", "WEBP"),
+)
+# Folders that divide records, and are no classes.
+_SPLIT = re.compile(r"(?<![a-z])(train|test|val|eval|dev|fold|split)", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Picture:
+    """An image file, opened when it is embedded; errors tell its ``place``, no private name."""
+
+    file: Path
+    place: str = field(compare=False)
+
+    def check(self) -> None:
+        """Raise an InputError unless the beginning of the file is that of a picture."""
+        self._opened(check_colours)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[np.uint8]:
+        return self._opened(pixels_of)
+
+    def _opened(self, use: Callable[[Any], Any]) -> Any:
+        formats = {*_formats().values()}
+        from PIL import Image
+
+        try:
+            reason = fault_of(self.file)
+            if reason is None:
+                with Image.open(self.file, formats=[*formats]) as image:
+                    if image.format != "TIFF" or getattr(image, "n_frames", 1) == 1:
+                        return use(image)
+                reason = "it has pages"
+        except Exception as error:
+            # Readers of damaged pictures raise what they like.
+            reason = str(error) if "eight bits" in str(error) else type(error).__name__
+        raise InputError(f"{self.place}: no image that can be read ({reason}).")
+
+
+def _formats() -> dict[str, str]:
+    """Formats of pictures that this Pillow reads, by the endings of their files."""
+    try:
+        from PIL import Image
+    except ImportError:
+        raise InputError("images are read by Pillow; pip install pillow.") from None
+    endings = Image.registered_extensions().items()
+    return {end: name for end, name in endings if name in PICTURES and name in Image.OPEN}
+
+
+def opened(path: Path, names: list[str | None]) -> list[Picture | None]:
+    """The pictures of a table or a folder, by their names, whose beginnings are read."""
+    # Of a folder the owner must find the file.
+    of_folder, folder = path.is_dir(), path if path.is_dir() else path.parent
+    pictures = [
+        None
+        if name is None
+        else Picture(folder / name, f"{path}: {one_line(name, 200) if of_folder else f'row {i}'}")
+        for i, name in enumerate(names, 1)
+    ]
+    for picture in pictures:
+        if picture is not None:
+            picture.check()
+    return pictures
+
+
+def pictures_of(path: Path, columns: Columns) -> Table:
+    """A folder of pictures, with a folder for each class; or of Parquet that names pictures."""
+    if next(path.rglob("*.parquet"), None) is not None:
+        return folder_of(path, columns)
+    if columns.owner is not None:
+        raise InputError(f"{path}: a folder of images names no owners; use a table with --image.")
+    endings = {*_formats()}
+
+    def is_picture(name: Path) -> bool:
+        if name.suffix.lower() in endings:
+            return True
+        try:
+            Picture(path / name, "").check()
+        except InputError:
+            return False
+        return True
+
+    names = chosen(path, files_of(path), is_picture, ".", "pictures")
+    whole: Cells = {columns.content: [str(name) for name in names]}
+    if columns.label is not None:
+        keys, label = [keys_of(name) for name in names], name_of(columns.label)
+        if not all(label in own for own in keys):
+            _check_levels(path, names)
+        levels = (name.parts[0] if len(name.parts) > 1 else None for name in names)
+        pairs = zip(keys, levels, strict=True)
+        whole[label] = [own.get(label, level) for own, level in pairs]
+    return Table(path, whole)
+
+
+def _check_levels(path: Path, names: list[Path]) -> None:
+    """Raise an InputError where folders of classes seem to lie one level below the first one."""
+    below: dict[str, set[str]] = {}
+    for name in names:
+        if len(name.parts) > 1:
+            below.setdefault(name.parts[0], set()).add(name.parts[1] if name.parts[2:] else "")
+    inner = Counter(folder for folders in below.values() for folder in folders if folder)
+    shared = [folder for folder, count in inner.items() if count > 1]
+    divided = all(map(_SPLIT.search, below)) or len(below) == 1
+    # The same two folders in each of several: one level is the classes, and nobody says which.
+    unsure = len(shared) > 1 and not all(map(_SPLIT.search, inner))
+    if inner and (divided or unsure):
+        first, other = min(below), one_line(min(shared or inner), 60)
+        outer = ", ".join(one_line(folder, 60) for folder in sorted(below)[:SHOWN])
+        raise InputError(
+            f"{path}: folders such as {other} lie in {outer}, which may be no classes; pass "
+            f"the folder that holds one folder for each class, as {path / one_line(first, 60)}, or "
+            "a table with --image."
+        )
