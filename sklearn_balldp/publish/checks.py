@@ -395,9 +395,6 @@ def private_checks(
 
     for name, step in steps:
         basis = "the model's own steps"
-        if isinstance(step, NamedEncoder) and getattr(X, "ndim", 0) == 2:
-            # Rows that it made before.
-            continue
         if isinstance(step, NamedEncoder):
             shown = f"{step.identity} made them: pass the weights that you trust (encoder=)"
             yield of_rows(CANNOT_CHECK, shown, basis)
