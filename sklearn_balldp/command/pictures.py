@@ -1,7 +1,5 @@
 """Pictures in files, of a column or of a folder that has a folder for each class."""
 
-import re
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,15 +12,13 @@ from ..encoders.images import check_colours, pixels_of
 from ..text import one_line
 from .options import InputError
 from .parquet import chosen, files_of, folder_of, keys_of
-from .table import SHOWN, Cells, Columns, Table, fault_of, name_of
+from .table import Cells, Columns, Table, fault_of, name_of
 
 #: Formats of pictures, by their content; others of Pillow's run programs, or only look like one.
 PICTURES = (
     *("AVIF", "BMP", "DIB", "GIF", "ICO", "JPEG", "JPEG2000", "MPO", "PCX", "PNG", "PPM", "QOI"),
     *("TGA", "TIFF", "WEBP"),
 )
-# Folders that divide records, and are no classes.
-_SPLIT = re.compile(r"(?<![a-z])(train|test|val|eval|dev|fold|split)", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -102,31 +98,18 @@ def pictures_of(path: Path, columns: Columns) -> Table:
     names = chosen(path, files_of(path), is_picture, ".", "pictures")
     whole: Cells = {columns.content: [str(name) for name in names]}
     if columns.label is not None:
-        keys, label = [keys_of(name) for name in names], name_of(columns.label)
-        if not all(label in own for own in keys):
-            _check_levels(path, names)
-        levels = (name.parts[0] if len(name.parts) > 1 else None for name in names)
-        pairs = zip(keys, levels, strict=True)
-        whole[label] = [own.get(label, level) for own, level in pairs]
+        label = name_of(columns.label)
+        keys = ((name, keys_of(name)) for name in names)
+        whole[label] = [k[label] if label in k else _class_of(path, name) for name, k in keys]
     return Table(path, whole)
 
 
-def _check_levels(path: Path, names: list[Path]) -> None:
-    """Raise an InputError where folders of classes seem to lie one level below the first one."""
-    below: dict[str, set[str]] = {}
-    for name in names:
-        if len(name.parts) > 1:
-            below.setdefault(name.parts[0], set()).add(name.parts[1] if name.parts[2:] else "")
-    inner = Counter(folder for folders in below.values() for folder in folders if folder)
-    shared = [folder for folder, count in inner.items() if count > 1]
-    divided = all(map(_SPLIT.search, below)) or len(below) == 1
-    # The same two folders in each of several: one level is the classes, and nobody says which.
-    unsure = len(shared) > 1 and not all(map(_SPLIT.search, inner))
-    if inner and (divided or unsure):
-        first, other = min(below), one_line(min(shared or inner), 60)
-        outer = ", ".join(one_line(folder, 60) for folder in sorted(below)[:SHOWN])
+def _class_of(path: Path, name: Path) -> str | None:
+    """The folder of a picture; an InputError where folders of classes may lie one level below."""
+    if len(name.parts) > 2:
         raise InputError(
-            f"{path}: folders such as {other} lie in {outer}, which may be no classes; pass "
-            f"the folder that holds one folder for each class, as {path / one_line(first, 60)}, or "
-            "a table with --image."
+            f"{path}: in {one_line(name.parts[0], 60)} lie further folders, and only the first "
+            "level can be the classes: pass the folder that holds one folder for each class, or a table "
+            "with --image."
         )
+    return name.parts[0] if len(name.parts) > 1 else None
