@@ -108,8 +108,8 @@ def _class_of(path: Path, name: Path) -> str | None:
     """The folder of a picture; an InputError where folders of classes may lie one level below."""
     if len(name.parts) > 2:
         raise InputError(
-            f"{path}: in {one_line(name.parts[0], 60)} lie further folders, and only the first "
-            "level can be the classes: pass the folder that holds one folder for each class, or a table "
-            "with --image."
+            f"{path}: folders lie in {one_line(name.parts[0], 60)}, and only the first level can "
+            "be the classes: pass the folder that holds one folder for each, or a table with "
+            "--image."
         )
     return name.parts[0] if len(name.parts) > 1 else None
