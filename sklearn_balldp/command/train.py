@@ -31,7 +31,10 @@ def train(options: argparse.Namespace) -> None:
     ):
         with new_folder(out) as new:
             account = Account.opened(options)
-            job = prepare(options, None if account is None else account.check)
+            job = prepare(options)
+            if account is not None:
+                reach = None if job.hidden is None else job.hidden.reach
+                account.check(job.plan.release, reach)
             print(describe(job), flush=True)
             if account is not None:
                 print(account.state, flush=True)
