@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shutil
+import warnings
 import zlib
 from pathlib import Path
 
@@ -276,3 +277,47 @@ def test_names_that_are_no_words_are_told_and_descriptions_are_whole(named, ball
     assert "no such file" in balldp(f"{given} --class-texts absent.csv", 2)
     balldp(f"{given} --class-texts none")
     assert "is for --text" in balldp(f"plan {ROWS} --radius 0.6 --class-texts d.csv", 2)
+
+
+@pytest.mark.kills(
+    "command/train.py", "**job.records.groups, **job.examples", "**job.records.groups"
+)
+@pytest.mark.kills("command/public.py", "0 if columns.table is None", "9 if columns.table is None")
+@pytest.mark.parametrize("protected", [False, True])
+def test_public_examples_of_a_file(protected, balldp, embedded):
+    """As texts or as rows; nothing compares them with the private records."""
+    table = pd.read_csv("public.csv").assign(message=lambda t: "an example: " + t["message"])
+    table[:10].to_csv("examples.csv", index=False)
+    table[:9].assign(topic="c").to_csv("strange.csv", index=False)
+    pd.read_csv("texts.csv")[:10].to_csv("private.csv", index=False)
+    table[9:30].to_csv("tests.csv", index=False)
+    Path("classes.txt").write_text("a\nb\n")
+    hidden = " --labels protected --classes classes.txt" if protected else ""
+    given = f"--radius 0.6 --class-texts none{hidden}"
+    said = balldp(f"train {TEXTS} {given} --out model --examples examples.csv --public public.csv")
+    assert "Examples  10 public ones" in said
+    assert "started from 10 public examples" in Path("model/CARD.md").read_text()
+    kept = load("model", encoder=SentenceEncoder())[-1].released_.settings.examples
+    # Records of the private file say nothing, and change nothing.
+    again = balldp(f"train {TEXTS} {given} --out other --examples private.csv")
+    assert not re.search("among|private.csv", again)
+    for name in ("texts", "examples"):
+        balldp(f"embed {name}.csv --text message --label topic --out {name}.npz")
+    rows = f"texts.npz --embedding embedding {GOAL} {given} --examples"
+    assert "Examples  10 public ones" in balldp(f"plan {rows} examples.npz")
+    balldp(f"train {rows} examples.npz --out of_rows")
+    own = load("of_rows", encoder=SentenceEncoder())[-1].released_.settings.examples
+    np.testing.assert_allclose(own.means, kept.means, atol=1e-6)
+    wrong = {
+        f"train {TEXTS} {given} --out x --examples examples.csv --public tests.csv": "1 of its 10 ",
+        f"plan {rows} texts.npz": "are the private records; name public ones",
+        f"plan {rows} examples.csv": "embedding",
+        f"plan {rows} none.npz": "there is no such file",
+        f"plan {rows} examples.npz --head prototypes": "--head prototypes has no use for them",
+        f"train {TEXTS} {given} --out x --examples strange.csv": "none of its labels is a class",
+    }
+    for command, reason in wrong.items():
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            assert reason in balldp(command, 2)
+    assert not Path("x").exists()

@@ -51,7 +51,7 @@ def train(options: argparse.Namespace) -> None:
                 public = foretell(job)
                 rows = job.rows(job.records.X)
             job.head.set_params(accountant=accountant)
-            job.head.fit(rows, job.records.y, **job.records.groups)
+            job.head.fit(rows, job.records.y, **job.records.groups, **job.examples)
             model = Pipeline([("rows", job.step), ("head", job.head)])
             named = {"column": job.column, "change": job.change}
             _write(model, new, out, named)
