@@ -437,7 +437,8 @@ class GradientPerturbation(Mechanism):
             return theta * min(1.0, farthest / max(float(np.linalg.norm(theta)), 1e-300))
 
         public, fit = np.zeros(theta.shape), None
-        if examples is not None and bound.start is not None and bound.start.pooled:
+        pooled = bound.start is not None and bound.start.pooled
+        if pooled and examples is not None and whitening is not None:
             public = _model_of(problem, bound, whitening, examples)
             noise = sigma * float(np.linalg.norm(public))
             fit = MultipleFit(float(examples.told[0]), noise, examples.freedom > 0)
