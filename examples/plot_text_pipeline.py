@@ -74,8 +74,8 @@ print(f"hides one text's change within {policy.radius_:.2f}: ", end="")
 print(auditors[0].estimator_[-1].release_.radius_from)
 
 # %%
-# The names of the classes are public. Their embeddings are a start for the noisy class means, which
-# is worth most where the noise is large.
+# The names of the classes are public. The fit starts from their embeddings too, which is worth most
+# where the noise is large.
 given = {"delta": 1e-4, "radius": policy.radius_}
 for title, embeddings in (("without", None), ("with", vectors)):
     head = BallDPLogisticRegression(epsilon=0.05, class_embeddings=embeddings, **given)

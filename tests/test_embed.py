@@ -233,6 +233,7 @@ def named(balldp):
     return run
 
 
+@pytest.mark.kills("command/job.py", "records, own) if examples is None", "records, own) if True")
 @pytest.mark.kills(
     "command/names.py", "found[name] for name in classes]).", "found[name] for name in names])."
 )
@@ -260,8 +261,14 @@ def test_names_of_classes_are_embedded_with_the_texts(named, balldp, capsys):
             assert found is None or np.array_equal(found, expected)
         Path("rows.npz").unlink()
     assert np.array_equal(named(texts + protected), vectors[:2])
-    # Prototypes have no use for them.
+    # Prototypes have no use for them, and examples take their place.
     balldp(f"{texts} --head prototypes --out m")
+    shutil.rmtree("m")
+    pd.read_csv("texts.csv")[:9].to_csv("examples.csv", index=False)
+    balldp("embed examples.csv --text message --label topic --out examples.npz")
+    balldp("embed texts.csv --text message --label topic --out rows.npz")
+    assert named(f"{texts} --examples examples.csv") is None
+    assert named(f"{rows} --examples examples.npz") is None
 
 
 def test_names_that_are_no_words_are_told_and_descriptions_are_whole(named, balldp, capsys):
@@ -293,7 +300,7 @@ def test_public_examples_of_a_file(protected, balldp, embedded):
     table[9:30].to_csv("tests.csv", index=False)
     Path("classes.txt").write_text("a\nb\n")
     hidden = " --labels protected --classes classes.txt" if protected else ""
-    given = f"--radius 0.6 --class-texts none{hidden}"
+    given = f"--radius 0.6{hidden}"
     said = balldp(f"train {TEXTS} {given} --out model --examples examples.csv --public public.csv")
     assert "Examples  10 public ones" in said
     assert "started from 10 public examples" in Path("model/CARD.md").read_text()
@@ -315,6 +322,9 @@ def test_public_examples_of_a_file(protected, balldp, embedded):
         f"plan {rows} none.npz": "there is no such file",
         f"plan {rows} examples.npz --head prototypes": "--head prototypes has no use for them",
         f"train {TEXTS} {given} --out x --examples strange.csv": "none of its labels is a class",
+        f"train {TEXTS} --radius 0.6 --class-texts public.csv --examples examples.csv --out x": (
+            "leave one of both out"
+        ),
     }
     for command, reason in wrong.items():
         with warnings.catch_warnings():

@@ -104,7 +104,8 @@ def prepare(options: argparse.Namespace) -> Job:
         _check_labels(f"--label {options.label}", records)
     if columns.kind in ("text", "image") and options.command == "train":
         encoder = encoder_from(columns.kind, options, options.cache)
-        texts = texts_of_classes(options, records)
+        # Examples say more about the classes than their names do.
+        texts = texts_of_classes(options, records) if examples is None else {}
         records = rows_of(options.file, records, encoder, columns.content)
         records.beside.update(beside_of(texts, encoder, declared=protected))
         if public is not None:
@@ -129,7 +130,8 @@ def prepare(options: argparse.Namespace) -> Job:
         step, params["encoder"] = Normalizer().fit(records.X[:1]), options.encoder
     width = _assumed_width(options) if step is None else records.X.shape[1]
     own = classes if protected else np.unique(np.asarray(records.y)).tolist()
-    if (vectors := vectors_of(options, records, own)) is not None:
+    vectors = vectors_of(options, records, own) if examples is None else None
+    if vectors is not None:
         params["class_embeddings"] = vectors
     head = CLASSES[HEADS[options.head]](radius=radius, verbose=True, **params)
     if public is not None:
@@ -195,6 +197,9 @@ def _params(options: argparse.Namespace) -> dict[str, Any]:
         and not options.classes,
         "--classes is for --labels protected; public labels are read from FILE.": options.classes
         and not protected,
+        "--class-texts: --examples take the place of names; leave one of both out.": (
+            options.examples is not None and options.class_texts not in (None, NO_NAMES)
+        ),
         "--class-texts FILE is for --text; rows bring vectors of classes along.": not options.text
         and options.class_texts not in (None, NO_NAMES),
         "--max-length is for --text.": options.max_length is not None and not options.text,

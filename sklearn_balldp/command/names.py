@@ -1,6 +1,7 @@
 """What is public about classes: their names or descriptions, embedded as the texts are.
 
-Noisy class means are drawn towards these vectors, at no cost in privacy.
+The start of a fit is made of these vectors too, at no cost in privacy. Public examples, where there
+are some, take their place.
 """
 
 import argparse

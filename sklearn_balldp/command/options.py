@@ -90,7 +90,8 @@ def _of_records(parser: argparse.ArgumentParser) -> argparse._MutuallyExclusiveG
     cache = "keep embeddings there: as private as the records"
     add("--cache", type=Path, metavar="DIR", help=cache)
     names = """CSV of label and text that describes each class, in place of its name; none does
-        without (vectors of texts' classes help where the noise is large, and are published)"""
+        without (the fit starts from their vectors too, which are published; --examples take their
+        place)"""
     add("--class-texts", metavar="FILE|none", help=names)
     classes = "a public list of labels, one a line: for protected labels, or their names"
     add("--classes", type=Path, metavar="FILE", help=classes)

@@ -35,7 +35,7 @@ def describe(job: Job) -> str:
     if records.owners is not None:
         lines.append(f"Owners    {release.n_units:,}; all records of one are hidden together")
     if getattr(job.head, "class_embeddings", None) is not None:
-        lines.append("Names     of classes are public: noisy class means are drawn towards them")
+        lines.append("Names     of classes are public, and the fit starts from them too")
     if release.examples:
         lines.append(f"Examples  {release.examples:,} public ones, which the fit starts from")
     if job.hidden is not None:

@@ -100,10 +100,10 @@ class BaseBallDPClassifier(Head, ClassifierMixin, BaseEstimator, metaclass=ABCMe
     class_embeddings : array-like of shape (n_classes, n_features), mapping or None, default=None
         Helps where classes are many and the noise is large, at no cost in privacy: a public vector
         for each class, such as the embedding of its name, in the order of ``classes_`` or by label
-        (labels beyond ``classes_`` are ignored). Noisy class means, which a descent starts from
-        too, are shrunk towards a fitted multiple of it. A class with public examples (see
-        :meth:`fit`) has these in its place. A mechanism that asks no class means (``start="zero"``
-        or "mean", or noise on the minimiser) raises a ValueError.
+        (labels beyond ``classes_`` are ignored). Scores start as a sum of those that noisy sums
+        give and those of the vectors, each as much as it fits. Vectors add nothing to a noisy
+        second moment. With public examples (see :meth:`fit`), with ``start="zero"`` or "mean", and
+        with noise on the minimiser they raise a ValueError.
     protect_labels : bool, default=False
         Hides a change of one record's label too, at any distance. Needs ``classes``. The noise is
         at least that of such a change, so that a small radius saves little.

@@ -55,8 +55,8 @@ def promise(head: Any, problem: Problem, radius: ChosenRadius, settings: Setting
     public = settings.for_mechanism(problem)
     if public and not mechanism.uses_examples:
         raise ValueError(
-            f"class_embeddings: mechanism {mechanism.name} has no class means that it could "
-            "shrink; pass class_embeddings=None, or mechanism='gradient'."
+            f"class_embeddings: mechanism {mechanism.name} uses nothing public about the classes; "
+            "pass class_embeddings=None, or mechanism='gradient'."
         )
     bound = mechanism.bound(problem, mu, **public)
     if not isinstance(bound, Bound):
