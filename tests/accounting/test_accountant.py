@@ -24,12 +24,7 @@ from sklearn.ensemble import VotingClassifier
 from sklearn.exceptions import UnsetMetadataPassedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import (
-    GridSearchCV,
-    GroupKFold,
-    KFold,
-    cross_val_score,
-)
+from sklearn.model_selection import GridSearchCV, GroupKFold, KFold, cross_val_score
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, Normalizer, StandardScaler, scale
@@ -170,11 +165,7 @@ def test_workers_together_keep_the_limit(backend):
     assert np.isfinite(scores).sum() == 5
 
 
-@pytest.mark.kills(
-    "accounting/ledger.py",
-    "if mu_of([*earlier, charge]) <= mu_from_budget",
-    "if mu_of(earlier) <= mu_from_budget",
-)
+@pytest.mark.kills("accounting/ledger.py", "if mu_of([*earlier, charge]) <", "if mu_of(earlier) <")
 def test_what_remains_can_be_spent_to_the_last_and_no_more():
     for n_fits in (1, 7):
         accountant = PrivacyAccountant(delta=1e-6, radius=0.5, limit=3.0)
@@ -267,9 +258,7 @@ def test_different_adjacencies_are_refused(counts):
 
 
 @pytest.mark.parametrize("order", [1, -1])
-@pytest.mark.kills(
-    "accounting/ledger.py", '- {"any"} == {more} else less', '- {"any"} >= {more} else less'
-)
+@pytest.mark.kills("accounting/ledger.py", 'any"} == {more} else less', 'any"} >= {more} else less')
 def test_releases_that_cover_others_count_as_those(order):
     """Protected labels cover public ones, and persons records: the total states what all hide."""
     owners = {"groups": np.arange(120) // 2}
@@ -366,10 +355,7 @@ def test_declared_radii_are_conditional(monkeypatch):
     policy, owners = RadiusPolicy(source="declared"), {"groups": np.arange(120) // 2}
     with pytest.raises(ValueError, match="a plan has none"):
         head_of(radius=policy).plan(120, 4, y=Y)
-    for model, number, given in (
-        (policy, 1, {}),
-        (head_of(radius=clone(policy)), 2, owners),
-    ):
+    for model, number, given in ((policy, 1, {}), (head_of(radius=clone(policy)), 2, owners)):
         accountant = PrivacyAccountant(radius=0.2, unit="person" if given else "record")
         accountant.attach(model).fit(X, Y, **given)
         assert accountant.total().private == "conditional"

@@ -30,11 +30,7 @@ def noise(request):
     return Noise({"exact": None, "numpy": 7}[request.param])
 
 
-@pytest.mark.kills(
-    "privacy/noise.py",
-    "(scaled + deviates) * scale[noisy]",
-    "(scaled + deviates / 1.05) * scale[noisy]",
-)
+@pytest.mark.kills("privacy/noise.py", "deviates) * scale[noisy", "deviates / 1.05) * scale[noisy")
 def test_law_of_each_block(noise):
     values = np.array([[5.0], [-2.0], [1e3]]) + np.zeros((3, 4000))
     drawn = (noise(values, SCALES) - values) / SCALES

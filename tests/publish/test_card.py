@@ -16,11 +16,7 @@ from sklearn.decomposition import PCA
 from sklearn.frozen import FrozenEstimator
 from sklearn.kernel_approximation import RBFSampler
 from sklearn.pipeline import Pipeline, make_pipeline
-from sklearn.preprocessing import (
-    FunctionTransformer,
-    Normalizer,
-    StandardScaler,
-)
+from sklearn.preprocessing import FunctionTransformer, Normalizer, StandardScaler
 
 from sklearn_balldp import (
     BallDPLinearDiscriminant,
@@ -270,11 +266,7 @@ def test_steps_that_look_beyond_one_row_are_named():
         assert said == isinstance(step, StandardScaler)
 
 
-@pytest.mark.kills(
-    "publish/card.py",
-    'if release.domain == "sphere":\n        # Short',
-    "if False:\n        # Short",
-)
+@pytest.mark.kills("publish/card.py", 'if release.domain == "sphere":', "if False:")
 def test_rows_are_scaled_to_the_sphere_after_the_steps():
     """No factor bounds how far that moves short rows apart, so the card states none."""
     X, y = data()
@@ -289,11 +281,7 @@ def test_rows_are_scaled_to_the_sphere_after_the_steps():
     assert "before is not known: the scaling to norm 1 after them may" in text
 
 
-@pytest.mark.kills(
-    "publish/steps.py",
-    'factor = _norm(a["weights"]) * math.sqrt(2.0 / len(a["offset"]))',
-    'factor = _norm(a["weights"]) * math.sqrt(2.0 / len(a["offset"])) / 1.05',
-)
+@pytest.mark.kills("publish/steps.py", '2.0 / len(a["offset"]))', '2.0 / len(a["offset"])) / 1.05')
 def test_random_features_stretch_no_further_than_the_card_says():
     """A search over places and directions for the largest stretch of a step."""
     step = RBFSampler(gamma=0.7, n_components=6, random_state=0).fit(np.zeros((1, 3)))
@@ -309,11 +297,7 @@ def test_random_features_stretch_no_further_than_the_card_says():
 
 
 @pytest.mark.parametrize("name", HEADS)
-@pytest.mark.kills(
-    "publish/card.py",
-    "{percent(release.certificate(0.1))} at most",
-    "{percent(release.certificate(0.1), DOWN)} at most",
-)
+@pytest.mark.kills("publish/card.py", "release.certificate(0.1)", "release.certificate(0.1), DOWN")
 def test_three_lines_come_first_and_are_bounds(name):
     release = fitted(name).release_
     hidden, gains, left = points(publish.card(release))

@@ -7,13 +7,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save as write
 
-from sklearn_balldp.publish.files import (
-    arrays_text,
-    difference,
-    json_text,
-    read_arrays,
-    read_json,
-)
+from sklearn_balldp.publish.files import arrays_text, difference, json_text, read_arrays, read_json
 from sklearn_balldp.text import one_line
 
 ROWS = "0123456789abcdef" * 20

@@ -150,11 +150,7 @@ def linked(folder, name=CARD):
         (lambda folder: (folder / "model").mkdir(), ["folder"]),
     ],
 )
-@pytest.mark.kills(
-    "publish/folder.py",
-    "for name in sorted(source.names) if _may_be_taken(name)]",
-    "for name in sorted(source.names) if False]",
-)
+@pytest.mark.kills("publish/folder.py", ".names) if _may_be_taken(name)]", ".names) if False]")
 def test_what_was_tampered_with_is_named(copied, change, names):
     change(copied)
     begin = time.process_time()
@@ -244,9 +240,7 @@ def test_what_cannot_be_opened_is_named(copied, monkeypatch):
         refused(copied, rf"{name}' cannot be read \(Permission denied\)")
 
 
-@pytest.mark.kills(
-    "publish/model.py", "if not faults and self.digest != self.record.digest:", "if False:"
-)
+@pytest.mark.kills("publish/model.py", "not faults and self.digest != self.record.digest", "False")
 def test_a_model_of_another_fit_is_named(copied, tmp_path):
     other = save(clone(model()).fit(X, Y), tmp_path / "other")
     (copied / "model.safetensors").write_bytes((other / "model.safetensors").read_bytes())
@@ -310,9 +304,7 @@ def test_another_version_is_no_forgery(copied, monkeypatch):
 
 
 @pytest.mark.parametrize("missing", ["model.safetensors", "release.json", "config.json"])
-@pytest.mark.kills(
-    "publish/files.py", "            if leads_out(folder / name):", "            if False:"
-)
+@pytest.mark.kills("publish/files.py", "if leads_out(folder / name):", "if False:")
 def test_a_folder_without_its_parts(copied, missing):
     linked(copied, missing)
     refused(copied, f"{missing} is a link that leads out of its folder")

@@ -406,7 +406,7 @@ def peak_memory():
 
 #: Lines on a model that is the one of its record.
 OF_WHOLE_MODELS = {
-    *("CARD.md", "delta", "folder", "radius", "sampler", "size of the numbers", "transcript"),
+    *("CARD.md", "delta", "folder", "radius", "sampler", "size of the numbers", "transcript")
 }
 
 

@@ -162,13 +162,10 @@ ODD = [
 
 
 @pytest.mark.parametrize(
-    ("kind", "change"),
-    [(kind, {name: value}) for kind, name, values in ODD for value in values],
+    ("kind", "change"), [(kind, {name: value}) for kind, name, values in ODD for value in values]
 )
 @pytest.mark.kills("publish/steps.py", "if not (sound and", "if not (True and")
-@pytest.mark.kills(
-    "publish/steps.py", "self.ngram_range[1] <= _MAX_GRAMS", "self.ngram_range[1] <= math.inf"
-)
+@pytest.mark.kills("publish/steps.py", "ngram_range[1] <= _MAX_GRAMS", "ngram_range[1] <= math.inf")
 def test_settings_that_could_harm(kind, change):
     sound = WORDS if kind == "words" else TEXT_ENCODER
     assert not refused(Step(kind, sound), None)
@@ -253,9 +250,7 @@ def test_no_place_of_a_stranger_is_opened(tmp_path):
     assert not opened
 
 
-@pytest.mark.kills(
-    "publish/steps.py", 'return [NamedEncoder(s["name"])]', 'return [SentenceEncoder(s["name"])]'
-)
+@pytest.mark.kills("publish/steps.py", '[NamedEncoder(s["name"])]', '[SentenceEncoder(s["name"])]')
 def test_encoders_that_the_receiver_names(tmp_path):
     """The weights that he trusts are compared, and run; the folder holds none."""
     for name in ("theirs", "others"):
