@@ -510,22 +510,3 @@ def test_a_ledger_that_counted_nothing_blames_no_fit():
     accountant = PrivacyAccountant()
     head_of(accountant).fit(X, Y)
     assert "given no groups" in str(accountant.total())
-
-
-@pytest.mark.kills("accounting/scoring.py", "validate_data(estimator", "str(estimator")
-@pytest.mark.parametrize(
-    ("rows", "labels", "match"),
-    [
-        (X[:0], Y[:0], "no rows"),
-        (X, Y[:-1], "inconsistent numbers of samples"),
-        (X[:, :-1], Y, "features, but"),
-    ],
-)
-def test_a_score_that_public_shapes_rule_out_costs_nothing(rows, labels, match):
-    accountant = PrivacyAccountant()
-    score = PrivateAccuracy(1.0, accountant=accountant)
-    with pytest.raises(ValueError, match=match):
-        score(FITTED, rows, labels)
-    assert accountant.total().n_releases == 0
-    assert score(FITTED, X, Y) > 0.0
-    assert accountant.total().n_releases == 1

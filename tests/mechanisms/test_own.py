@@ -364,16 +364,6 @@ def test_a_bound_sees_no_rows():
     fails(peeking, "'Problem' object has no attribute 'X'", AttributeError)
 
 
-def test_numbers_of_other_types_are_recorded_as_floats():
-    class Single(ClassMeans):
-        def bound(self, problem, mu):
-            found = super().bound(problem, mu)
-            return replace(found, sigma=np.float64(found.sigma))
-
-    release = head_of(Single()).fit(*rows()).release_
-    assert Release.from_dict(json.loads(json.dumps(release.to_dict()))) == release
-
-
 @pytest.mark.parametrize(
     ("values", "match"),
     [
@@ -402,16 +392,6 @@ def test_noisy_values_are_public_and_may_be_changed_in_a_copy():
 
     head = head_of(overriding(conversation=conversation))
     assert audited(head).guarantee_holds_
-
-
-def test_less_noise_than_stated_and_unlisted_queries_are_refused():
-    def conversation(self, problem, bound):
-        return (yield bound.scaled(1.0 / 1.05))
-
-    # What is refused before any other was accepted costs nothing.
-    fails(overriding(conversation=conversation), "nothing was drawn", PrivacyError)
-    unlisted = type("Unlisted", (ClassMeans,), {"accepts": ()})()
-    fails(unlisted, "is known for Means", PrivacyError)
 
 
 class OtherQuery(ClassMeans):
@@ -481,11 +461,3 @@ def test_what_is_stated_at_the_radius_is_kept():
     louder = replace(released, mechanism=Loud(scale=1.01))
     with pytest.raises(PrivacyError, match="more than is left"):
         answer_again(louder, Records(X, y), Noise())
-
-
-def test_seeds_and_samplers():
-    X, y = rows()
-    head = head_of(random_state=0)
-    np.testing.assert_array_equal(head.fit(X, y).coef_, head.fit(X, y).coef_)
-    exact = Means(sigma=head.release_.sigma).values(head.release_.problem, records_of(head, X, y))
-    np.testing.assert_array_equal(head.coef_, Noise(0)(exact, head.release_.sigma))

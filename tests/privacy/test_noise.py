@@ -159,15 +159,6 @@ def test_a_child_with_the_number_of_its_parent_draws_its_own_noise():
     assert not set(child[1:]) & set(parent[1:])
 
 
-def test_threads_share_no_deviate():
-    """Nor do calls, one after another, and other releases."""
-    noise = Noise()
-    with ThreadPoolExecutor(8) as pool:
-        draws = list(pool.map(lambda i: noise(np.zeros(3), 1.0), range(4000)))
-    draws += [noise(np.zeros(3000), 1.0), noise(np.zeros(3000), 1.0), Noise()(np.zeros(3000), 1.0)]
-    assert len(np.unique(np.concatenate(draws))) >= 20_998
-
-
 @pytest.mark.kills(
     "privacy/noise.py",
     "        return released\n",

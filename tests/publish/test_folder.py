@@ -344,6 +344,10 @@ def test_transcripts_travel_where_they_are_asked_for(tmp_path):
             save(other, tmp_path / "none", transcript=True)
 
 
+class Own(BallDPRidgePrototype):
+    """A head of one's own."""
+
+
 @pytest.mark.parametrize(
     ("own", "match"),
     [
@@ -352,6 +356,7 @@ def test_transcripts_travel_where_they_are_asked_for(tmp_path):
             lambda: make_pipeline(FunctionTransformer(), model()[-1]),
             "FunctionTransformer cannot be published",
         ),
+        (lambda: Own(4.0, radius=0.5).fit(X, Y), "Own cannot be published|cannot be published"),
         (lambda: Normalizer(), "expected a fitted Ball-DP head"),
         (lambda: BallDPRidgePrototype(), "expected a fitted Ball-DP head"),
         (
