@@ -71,36 +71,6 @@ def test_sums_are_those_of_the_rows(order, dtype, sizes, domain):
         np.testing.assert_allclose(moment, rows.T @ rows, atol=1e-10 if len(sizes) == 1 else 1e-9)
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("domain", ["ball", "sphere"])
-@pytest.mark.parametrize("radius", [0.1, 0.5])
-def test_computed_neighbours_keep_the_sensitivity(domain, radius, dtype):
-    """Rows that all point one way make rounding worst; the changed one is at the radius."""
-    rng = np.random.default_rng(0)
-    d, n = 60, 2500
-    X = rng.random(d) + 1e-3 * rng.standard_normal((n, d))
-    X = (X / np.linalg.norm(X, axis=1, keepdims=True)).astype(dtype)
-    y = np.arange(n) % 2
-    problem = problem_of(X, y, 2, domain=domain, radius=radius)
-    allowed = BOTH.sensitivity(problem)
-    before = summed(problem, X, y)
-    for place in (0, 1, 255, 515, n - 1):
-        step = rng.standard_normal(d)
-        step -= (step @ X[place]) * X[place]
-        angle = 2.0 * np.arcsin(radius / 2.0)
-        row = np.cos(angle) * X[place] + np.sin(angle) * step / np.linalg.norm(step)
-        if domain == "ball":
-            row = X[place] * (1.0 - radius)
-        changed = X.copy()
-        changed[place] = row
-        moved = [
-            np.linalg.norm(a - b) for a, b in zip(before, summed(problem, changed, y), strict=True)
-        ]
-        assert moved[0] <= allowed[0]
-        assert moved[1] <= allowed[1]
-        assert moved[1] >= 0.98 * allowed[1] - 0.02
-
-
 @pytest.mark.parametrize("d", [1, 2, 3, 4, 9, 10])
 def test_layouts_hold_every_value_once(d):
     rng = np.random.default_rng(0)

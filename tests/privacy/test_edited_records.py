@@ -11,7 +11,17 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from record_kinds import EDITS, HINGE, KINDS, LINEAR, PROTECTED, made, release_made_of
+from record_kinds import (
+    EDITS,
+    HINGE,
+    KINDS,
+    LINEAR,
+    PROTECTED,
+    edited,
+    leaves,
+    made,
+    release_made_of,
+)
 
 from sklearn_balldp import GradientPerturbation
 from sklearn_balldp.adjacency import DOMAINS, METRICS
@@ -107,17 +117,6 @@ def record_of(name):
     return MORE[name]() if name in MORE else made(name)
 
 
-def leaves(value, path=()):
-    """Paths and values of all that a record states itself."""
-    if isinstance(value, (dict, list)):
-        items = value.items() if isinstance(value, dict) else enumerate(value)
-        for name, part in items:
-            if (*path, name) not in (("follows",), ("checksum",)):
-                yield from leaves(part, (*path, name))
-    if path:
-        yield path, value
-
-
 def others(name, value):
     """What a forger may write in the place of a value; ``...`` leaves it out."""
     if isinstance(value, bool):
@@ -130,20 +129,6 @@ def others(name, value):
     if isinstance(value, (list, dict)) or value is None:
         return [..., None]
     return [..., *(word for word in WORDS.get(name, ["another"]) if word != value)]
-
-
-def edited(record, path, value):
-    """A copy of a record with another value at a path, which may be new there."""
-    copy = json.loads(json.dumps(record))
-    *outer, last = path
-    part = copy
-    for name in outer:
-        part = part[name]
-    if value is ...:
-        part.pop(last)
-    else:
-        part[last] = value
-    return copy
 
 
 def remade(record):

@@ -15,7 +15,7 @@ from sklearn_balldp.privacy import Bound, Release
 from sklearn_balldp.privacy.digest import parameters_digest
 from sklearn_balldp.privacy.gaussian import delta_from_mu, mu_from_budget
 from sklearn_balldp.privacy.noise import SEEDED_SAMPLER
-from sklearn_balldp.privacy.origins import Declared, Edits
+from sklearn_balldp.privacy.origins import Declared
 from sklearn_balldp.publish import summary, words
 
 
@@ -86,18 +86,6 @@ def test_a_pickle_holds_plain_data_that_is_checked(release):
     record["problem"]["n_samples"] = 89
     with pytest.raises(ValueError, match=r"n_samples=89|sums_weights|epsilon|checksum"):
         read(record)
-
-
-def test_no_public_number_stands_twice(release):
-    record = release.to_dict()
-    problem, protected = record["problem"], release.labels == "protected"
-    assert not problem.keys() & (record["bound"].keys() | record["follows"].keys())
-    # What has its default, or follows, is left out.
-    assert "metric" not in problem or release.metric != "euclidean"
-    assert ("n_samples" in problem) == ("n_classes" in problem) == protected
-    assert not {"loss", "labels"} & problem.keys()
-    assert "mechanism" not in record
-    assert ("radius_from" in record) == (type(release.radius_from) is Edits)
 
 
 def test_numbers_of_numpy_become_those_of_python(release_of):

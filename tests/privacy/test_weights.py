@@ -9,6 +9,7 @@ from sklearn_balldp.heads import BallDPRidgePrototype
 from sklearn_balldp.heads.weighing import weights_of
 from sklearn_balldp.privacy import Release
 from sklearn_balldp.privacy.gaussian import epsilon_from_mu
+from sklearn_balldp.privacy.weights import Weights
 
 
 def people(n=120):
@@ -48,6 +49,18 @@ def test_public_numbers_are_those_of_a_brute_force(seed):
     alone = weights_of(rows, codes, k, np.arange(n))
     assert alone.largest == rows.max()
     assert (alone.block_factor, alone.most_records, alone.n_units) == (1.0, 1, n)
+
+
+def test_impossible_weights_are_refused():
+    sound = Weights("person", 50, 4, 50.0, 1.0, 1.0, (30.0, 20.0), (1.0, 1.0), 1.2)
+    assert sound.effective_size == 50.0
+    wrong = {"unit": ["household"], "n_units": [0], "total": [-1.0], "largest": [51.0]}
+    wrong |= {"record": [0.0], "block_factor": [0.9], "class_largest": [(1.0, 0.0)]}
+    # A class whose records weigh nothing looks like one without records, which gets no noise.
+    wrong |= {"class_totals": [None, (30.0, 20.0, 0.0), (50.0, 0.0)]}
+    for name, value in ((name, value) for name, values in wrong.items() for value in values):
+        with pytest.raises(ValueError, match=r"unit|total"):
+            dataclasses.replace(sound, **{name: value})
 
 
 def test_weights_of_no_records_are_refused(release):

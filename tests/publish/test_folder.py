@@ -169,13 +169,18 @@ def test_bytes_that_are_no_text_do_not_pass_for_what_shows_them(tmp_path):
     assert failed(verify(folder)) == [CARD]
 
 
+@pytest.mark.kills("publish/folder.py", '{".git", ".cache", ".DS_Store"}', "set()")
 def test_files_that_every_repository_has_are_a_note(copied):
-    for name in ("LICENSE", ".gitattributes", "CITATION.cff"):
+    for name in ("LICENSE", ".gitattributes", "CITATION.cff", ".DS_Store"):
         added(name)(copied)
+    for add in map(in_a_folder, (".git/config", ".cache/huggingface/x")):
+        add(copied)
     verdict = verify(copied)
     note = line(verdict, "own texts")
     assert note.verdict == "STATED"
-    assert note.found.startswith(".gitattributes, CITATION.cff, LICENSE, README.md: ")
+    names = ".DS_Store, .cache, .git, .gitattributes, CITATION.cff, LICENSE, README.md: "
+    assert note.found.startswith(names)
+    assert {check.verdict for check in verdict.checks} <= {"PASS", "STATED"}
     assert verdict.sentence == "Nothing was refuted."
     assert load(copied)
 
@@ -212,16 +217,6 @@ def test_files_that_may_hold_records_are_named(copied, add, named):
     assert not verdict.failed
     assert line(verdict, "further files").found.endswith(f"{named}: no part of the model")
     assert "files that are no part of the model and may hold records" in verdict.sentence
-
-
-@pytest.mark.kills("publish/folder.py", '{".git", ".cache", ".DS_Store"}', "set()")
-def test_what_tools_leave_is_no_fault_of_the_publisher(copied):
-    for add in map(in_a_folder, (".git/config", ".cache/huggingface/x")):
-        add(copied)
-    added(".DS_Store")(copied)
-    verdict = verify(copied)
-    assert {check.verdict for check in verdict.checks} <= {"PASS", "STATED"}
-    assert line(verdict, "own texts").found.startswith(".DS_Store, .cache, .git, README.md: ")
 
 
 def test_what_cannot_be_opened_is_named(copied, monkeypatch):
@@ -269,19 +264,6 @@ def test_hubs_read_the_fields_of_a_readme(published):
     card = ModelCard.load(published / "README.md")
     assert card.data.library_name == "sklearn_balldp"
     assert card.data.pipeline_tag == "tabular-classification"
-
-
-def test_an_accident_in_a_step_is_found(tmp_path):
-    frozen = FrozenEstimator(StandardScaler().fit(X))
-    own = make_pipeline(frozen, BallDPRidgePrototype(4.0, radius=0.5)).fit(X, Y)
-    folder = save(own, tmp_path / "model")
-    path = folder / "model.safetensors"
-    body = bytearray(path.read_bytes())
-    place = body.index(frozen.estimator.mean_.tobytes())
-    body[place + 3] ^= 1
-    path.write_bytes(body)
-    assert failed(verify(folder)) == ["config.json"]
-    refused(folder, r"config\.json: it differs .*digest", [load])
 
 
 def test_a_folder_may_have_backslashes_in_its_name(published, tmp_path, monkeypatch):

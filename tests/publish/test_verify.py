@@ -207,13 +207,6 @@ def test_owners_are_passed_where_the_fit_had_them_and_nowhere_else():
         assert lines(verified(head, private=private))["scale of the noise"] == "PASS"
 
 
-def test_another_record():
-    head = fitted("prototypes")
-    other = fresh("prototypes", epsilon=2.0)
-    assert "parameters" in failed(verified(head, other.release_.to_dict()))
-    assert "model" in failed(verified(head, fitted("minimiser").release_.to_dict()))
-
-
 def test_delta_and_radius():
     X, y = data()
     with pytest.warns(UserWarning, match="1/n_samples"):
