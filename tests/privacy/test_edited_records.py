@@ -4,6 +4,7 @@ What promises more than the record that was edited is refused, or it is one of :
 """
 
 import contextlib
+import functools
 import json
 import math
 import re
@@ -66,7 +67,7 @@ UNSEEN = {
     "accepted": "whose proofs it rests on, of a mechanism of one's own",
 }
 FAULTS = ValueError, TypeError, ArithmeticError, LookupError, AttributeError
-RADII = 0.05, 0.3, 0.5, 0.7, 1.0, 1.4, 2.0
+RADII = 0.05, 0.5, 1.0, 2.0
 
 
 def own_promise():
@@ -152,6 +153,12 @@ def accepted(record):
         return None
 
 
+@functools.cache
+def least_mu(original, radius, labels):
+    """What no record of the same noise may undercut."""
+    return original.guarantee(radius, labels).mu * (1.0 - 1e-9)
+
+
 def promises_more(release, original):
     """Whether some guarantee, or what it rests on, is more than the original's."""
     facts = (
@@ -166,7 +173,7 @@ def promises_more(release, original):
         return True
     labels = {"public", original.labels} & {"public", release.labels}
     return any(
-        release.guarantee(t, of).mu < original.guarantee(t, of).mu * (1.0 - 1e-9)
+        release.guarantee(t, of).mu < least_mu(original, t, of)
         for t in (*RADII, release.radius)
         for of in labels
     ) or release.epsilon < epsilon_from_mu(original.guarantee(release.radius).mu, release.delta) * (

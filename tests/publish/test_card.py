@@ -16,7 +16,13 @@ from sklearn.decomposition import PCA
 from sklearn.frozen import FrozenEstimator
 from sklearn.kernel_approximation import RBFSampler
 from sklearn.pipeline import Pipeline, make_pipeline
-from sklearn.preprocessing import FunctionTransformer, Normalizer, StandardScaler
+from sklearn.preprocessing import (
+    FunctionTransformer,
+    MaxAbsScaler,
+    MinMaxScaler,
+    Normalizer,
+    StandardScaler,
+)
 
 from sklearn_balldp import (
     BallDPLinearDiscriminant,
@@ -232,7 +238,8 @@ def test_the_distance_is_that_of_rows_as_the_head_sees_them():
     text = publish.card(make_pipeline(Normalizer(), clone(head)).fit(X, y))
     assert said in text
     assert "How far apart they are before is not known: normalizer may" in text
-    for step in (StandardScaler(), PCA(3)):
+    steps = StandardScaler(), MinMaxScaler(), MaxAbsScaler(), PCA(3), PCA(2, whiten=True)
+    for step in steps:
         model = make_pipeline(step, clone(head)).fit(X, y)
         text = publish.card(model)
         before = float(re.search(r"Two rows within ([0-9.e-]+) of each other", text)[1])
