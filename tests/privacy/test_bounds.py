@@ -207,23 +207,6 @@ def test_what_is_stated_holds_at_every_radius(loss, n_classes, labels, reach):
         assert used[0.2] >= 0.999999 * chosen.mu(problem)
 
 
-def test_all_steps_have_one_noise_scale():
-    """The one that the bound states: it has the rounding of the longest iterates in it."""
-    problem = problem_of(n_samples=10_000)
-    bound = bound_of(problem, 9)
-    for size in (0.0, 1e9):
-        scales = []
-
-        def answer(query, size=size, scales=scales):
-            scales.append(query.sigma)
-            return np.full(query.shape(problem), size)
-
-        drive(GradientPerturbation().conversation(problem, bound), answer)
-        assert scales == [bound.sigma] * 9
-    sensitivity, sigma = bound.stated(problem)
-    assert sensitivity / sigma == pytest.approx(1.0 / 3.0, rel=1e-5)
-
-
 @pytest.mark.kills("mechanisms/descent.py", "0.0 if start is None else start.mu(problem)", "0.0")
 @pytest.mark.kills("mechanisms/descent.py", "math.sqrt(_LEFT / self.n_steps)", "math.sqrt(_LEFT)")
 def test_no_settings_make_the_steps_spend_more_than_mu():
