@@ -266,6 +266,22 @@ def test_hubs_read_the_fields_of_a_readme(published):
     assert card.data.pipeline_tag == "tabular-classification"
 
 
+@pytest.mark.kills(
+    "publish/model.py", "sha256(arrays_text(others)).hexdigest() if others", "None if 1"
+)
+def test_an_accident_in_a_step_is_found(tmp_path):
+    frozen = FrozenEstimator(StandardScaler().fit(X))
+    own = make_pipeline(frozen, BallDPRidgePrototype(4.0, radius=0.5)).fit(X, Y)
+    folder = save(own, tmp_path / "model")
+    path = folder / "model.safetensors"
+    body = bytearray(path.read_bytes())
+    place = body.index(frozen.estimator.mean_.tobytes())
+    body[place + 3] ^= 1
+    path.write_bytes(body)
+    assert failed(verify(folder)) == ["config.json"]
+    refused(folder, r"config\.json: it differs .*digest", [load])
+
+
 def test_a_folder_may_have_backslashes_in_its_name(published, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     shutil.copytree(published, tmp_path / "out\\model")
