@@ -47,7 +47,7 @@ def assert_converges(objective, tol):
 HOSTILE = list(hostile())
 
 
-@pytest.mark.parametrize(("alpha", "fit_intercept"), [(1e-7, True), (1.0, False)])
+@pytest.mark.parametrize(("alpha", "fit_intercept"), [(1e-6, True), (1.0, False)])
 @pytest.mark.parametrize("case", HOSTILE, ids=lambda c: c[0])
 @pytest.mark.parametrize(("loss", "n_classes"), CASES)
 def test_hostile_datasets(loss, n_classes, case, alpha, fit_intercept):

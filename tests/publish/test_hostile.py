@@ -505,7 +505,7 @@ NAMES = st.one_of(
 def test_any_further_file_is_named(honest, tmp_path_factory, names, link):
     """In a line that is no PASS, and above all lines where it may hold records."""
     folder = tmp_path_factory.mktemp("further") / "model"
-    shutil.copytree(honest / "minimiser", folder)
+    shutil.copytree(honest / "prototypes", folder)
     for name in names:
         with contextlib.suppress(OSError):  # one of two names may be a folder of the other
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
