@@ -170,6 +170,7 @@ NEAR = "near = (radius, labels) if self.even_at is None"
 
 
 @pytest.mark.kills("mechanisms/descent.py", " * self.growth(problem, radius, labels)", "")
+@pytest.mark.kills("mechanisms/descent.py", "(self.even_at, problem.labels)", "(1.0, 'public')")
 @pytest.mark.kills("mechanisms/descent.py", NEAR, NEAR.replace("radius", "problem.radius"))
 @pytest.mark.kills("mechanisms/descent.py", "/ (mu - self._slack(problem))", "/ mu / 1.1")
 @pytest.mark.kills("mechanisms/descent.py", "return math.sqrt(self.n_steps) * one", "return one")

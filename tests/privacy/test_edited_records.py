@@ -229,7 +229,6 @@ def test_a_radius_and_a_bound_are_seen_wherever_noise_is_stated(found, field):
     assert {name for name, fields in found.items() if field in fields} == {"of one's own"}
 
 
-@pytest.mark.kills("mechanisms/descent.py", "(self.even_at, problem.labels)", "(1.0, 'public')")
 @pytest.mark.parametrize("name", ["of two classes", "of margins", "started descent"])
 def test_a_wider_radius_contradicts_the_noise_of_steps(name):
     original = record_of(name)
