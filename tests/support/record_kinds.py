@@ -98,6 +98,31 @@ def release_made_of(mechanism, numbers, fields=None):
     )
 
 
+def leaves(value, path=()):
+    """Paths and values of all that a record states itself."""
+    if isinstance(value, (dict, list)):
+        items = value.items() if isinstance(value, dict) else enumerate(value)
+        for name, part in items:
+            if (*path, name) not in (("follows",), ("checksum",)):
+                yield from leaves(part, (*path, name))
+    if path:
+        yield path, value
+
+
+def edited(record, path, value):
+    """A copy of a record with another value at a path, which may be new there."""
+    copy = json.loads(json.dumps(record))
+    *outer, last = path
+    part = copy
+    for name in outer:
+        part = part[name]
+    if value is ...:
+        part.pop(last)
+    else:
+        part[last] = value
+    return copy
+
+
 @pytest.fixture
 def release_of():
     """The record of this kind."""
