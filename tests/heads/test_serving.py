@@ -109,14 +109,10 @@ def test_labels_frames_and_single_precision():
     bare = BallDPLogisticRegression(50.0, mechanism="output").fit(X, y)
     close = np.abs(bare.to_sklearn().predict_proba(single) - bare.predict_proba(single))
     assert close.max() < 1e-6
-
-
-def test_unfitted_and_wrong_options():
     with pytest.raises(NotFittedError):
-        BallDPRidgePrototype().to_sklearn()
-    head = BallDPRidgePrototype().fit(*data(2))
+        clone(bare).to_sklearn()
     with pytest.raises(ValueError, match="project must be True or False"):
-        head.to_sklearn(project="no")
+        bare.to_sklearn(project="no")
 
 
 def test_a_process_without_this_package(tmp_path):
