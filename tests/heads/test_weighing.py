@@ -1,11 +1,9 @@
 """Persons and their weights: what one substitution moves, and is released."""
 
-from fractions import Fraction
-
 import numpy as np
 import pytest
 import sklearn
-from head_cases import HEADS, head_of, owners, records_of, refused, rows
+from head_cases import HEADS, head_of, owners, refused, rows
 from hypothesis import given
 from hypothesis import strategies as st
 from properties import PROPERTY
@@ -14,11 +12,8 @@ from sklearn.model_selection import GridSearchCV, GroupKFold, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Normalizer
 
-from sklearn_balldp import BallDPRidgePrototype, GradientPerturbation
-from sklearn_balldp.heads.weighing import owners_of, weights_of
-from sklearn_balldp.mechanisms import MeanGradient
-from sklearn_balldp.privacy.gaps import clipped_gap
-from sklearn_balldp.privacy.rounding import mean_rounding
+from sklearn_balldp import BallDPRidgePrototype
+from sklearn_balldp.heads.weighing import owners_of
 
 #: Ways to write the owner of a number, by kind.
 SPELLINGS = {
@@ -136,49 +131,6 @@ def test_numbers_of_records_that_are_none():
     for bad in (0, -1, 1.5, True):
         with pytest.raises(ValueError, match="records must be an integer"):
             release.guarantee(records=bad)
-
-
-def test_rounding_with_weights_is_covered():
-    """Of persons: means of other orders stay as near as the bound says."""
-    X, y = rows(400, 4, d=20)
-    for groups in (None, owners(y)):
-        head = head_of("descent", mechanism=GradientPerturbation(start="zero"))
-        problem = head.fit(X, y, groups=groups).release_.problem
-        shape = head.release_.bound.shape(problem)
-        theta = np.random.default_rng(0).standard_normal(shape)
-        query = MeanGradient(theta, clip=0.2, constant=0.15)
-        held = records_of(head, X, y, groups)
-        values = [
-            query.values(problem, held.at(order)) for order in (slice(None), slice(None, None, -1))
-        ]
-        gap = np.linalg.norm(values[0] - values[1])
-        rounding = mean_rounding(
-            problem.kind,
-            norm=float(np.linalg.norm(query.theta)),
-            n_samples=400,
-            n_features=20,
-            norm_bound=1.0,
-            constant=0.15,
-            clip=0.2,
-            weights=problem.sums_weights,
-        )
-        assert gap <= 2.0 * rounding
-        # It is in the sensitivity, twice, beside the gap.
-        moved = query.ratio(problem, 0.1, "public") * problem.effective_size
-        stated = clipped_gap(
-            "softmax", 0.1, clip=0.2, norm_bound=1.0, constant=0.15, n_classes=problem.n_classes
-        )
-        extra = 2.0 * rounding * problem.effective_size
-        assert moved == pytest.approx(stated + extra, rel=1e-5)
-
-
-def test_weights_of_a_person_are_rounded_up():
-    """A sum of floats may be short of the exact one."""
-    for m in range(2, 200):
-        rows, owner = np.full(m, 1.0 / m), np.zeros(m, dtype=int)
-        weights = weights_of(rows, owner, 1, owner)
-        stated = map(Fraction, (weights.largest, *weights.class_largest))
-        assert min(stated) >= m * Fraction(1.0 / m)
 
 
 @pytest.mark.filterwarnings("ignore")
