@@ -21,10 +21,7 @@ from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, Normalizer, StandardScaler, scale
 from sklearn.utils import all_estimators
 
-from sklearn_balldp import (
-    BallDPRidgePrototype,
-    RadiusPolicy,
-)
+from sklearn_balldp import BallDPRidgePrototype, RadiusPolicy
 from sklearn_balldp.encoders import ImageEncoder, SentenceEncoder
 from sklearn_balldp.pipelines import (
     LEARN_NOTHING,

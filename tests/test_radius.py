@@ -8,10 +8,9 @@ import pytest
 import sklearn
 from scipy.spatial.distance import pdist
 from sklearn.base import clone
-from sklearn.datasets import load_digits
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import Normalizer, normalize
+from sklearn.preprocessing import Normalizer
 
 from sklearn_balldp import (
     BallDPLinearDiscriminant,
@@ -26,12 +25,6 @@ from sklearn_balldp.distances import same_label_quantile
 from sklearn_balldp.privacy.origins import Declared, Reference
 
 CDIST = {"euclidean": "euclidean", "manhattan": "cityblock", "chebyshev": "chebyshev"}
-
-
-@pytest.fixture(scope="module")
-def digits():
-    X, y = load_digits(return_X_y=True)
-    return normalize(X), y
 
 
 @pytest.mark.parametrize("metric", METRICS)

@@ -10,11 +10,7 @@ import pytest
 from scipy.optimize import minimize
 from scipy.special import ndtr, ndtri
 
-from sklearn_balldp import (
-    BallDPLinearDiscriminant,
-    BallDPLogisticRegression,
-    BallDPRidgePrototype,
-)
+from sklearn_balldp import BallDPLinearDiscriminant, BallDPLogisticRegression, BallDPRidgePrototype
 from sklearn_balldp.audit.attacks import Candidates, normalised, simulated
 from sklearn_balldp.audit.certificates import (
     check_prior,

@@ -17,7 +17,6 @@ from sklearn_balldp import (
     GradientPerturbation,
 )
 from sklearn_balldp.audit import noise_tests
-from sklearn_balldp.audit.attacks import answer_again
 from sklearn_balldp.audit.noise_tests import (
     Deviates,
     deviates_of,
@@ -408,15 +407,3 @@ def test_the_owner_computes_the_gradients_of_the_fit(noise_free, dtype, n_classe
         found = deviates_of(head.released_, records_of(head, rows, y))
         assert not isinstance(found, Check), found
         assert not any(z.any() for z in found.blocks)
-
-
-@pytest.mark.parametrize("name", ["prototypes", "softmax", "started descent"])
-def test_the_conversation_held_again_is_honest_and_another(name):
-    """Fresh noise around the same records, and the release itself stays as it is."""
-    head = fitted(name)
-    released, records = head.released_, records_of(head, *data())
-    kept = released.values.copy()
-    again = answer_again(released, records, Noise())
-    assert set(verdicts(head, released=again).values()) == {PASS}
-    assert not np.array_equal(again.answers[0], released.answers[0])
-    np.testing.assert_array_equal(released.values, kept)

@@ -32,8 +32,7 @@ def draw(radius, rows=RECORDS[0], public=PUBLIC, **options):
 
 @pytest.mark.parametrize("any_label", [False, True])
 @pytest.mark.parametrize(
-    ("metric", "name", "radius"),
-    [("euclidean", "euclidean", 1.0), ("manhattan", "cityblock", 1.9)],
+    ("metric", "name", "radius"), [("euclidean", "euclidean", 1.0), ("manhattan", "cityblock", 1.9)]
 )
 def test_candidates_are_those_of_a_brute_force(metric, name, radius, any_label):
     """All of them and no more; the anchor's own row is none, and under another label it is."""

@@ -7,11 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from sklearn_balldp import (
-    BallDPLogisticRegression,
-    BallDPSquaredHingeSVC,
-    OutputPerturbation,
-)
+from sklearn_balldp import BallDPLogisticRegression, BallDPSquaredHingeSVC, OutputPerturbation
 from sklearn_balldp.losses import make_loss
 from sklearn_balldp.mechanisms.settings import LEAST_ALPHA, PRECISE, settings_of
 from sklearn_balldp.privacy.gaussian import mu_from_budget

@@ -14,13 +14,7 @@ from sklearn.base import clone
 from sklearn.metrics import balanced_accuracy_score
 from sklearn.utils.class_weight import compute_class_weight
 
-from sklearn_balldp import (
-    BallDPLogisticRegression,
-    BallDPSquaredHingeSVC,
-    GradientPerturbation,
-    OutputPerturbation,
-    PrivacyAccountant,
-)
+from sklearn_balldp import BallDPLogisticRegression, GradientPerturbation
 from sklearn_balldp.publish import load, save
 
 X, CODES = rows(400, 3)
@@ -84,28 +78,6 @@ def test_scores_move_by_the_logarithm_of_the_weights(kind, k, given, way, hidden
         assert head.release_.mu == plain.release_.mu
         expected = np.tile(np.diff(np.log(weights)), (len(X), 1))
         np.testing.assert_allclose(contrasts(head) - scores, expected, atol=1e-6)
-
-
-@pytest.mark.kills("heads/logistic.py", "self._mechanism().needs_alpha", "False")
-@pytest.mark.kills("heads/logistic.py", "float(self.alpha) > 0.0", "float(self.alpha) > 9.0")
-@pytest.mark.parametrize(
-    ("given", "match"),
-    [
-        ({"mechanism": "output"}, "log-odds.*use mechanism='gradient'"),
-        ({"mechanism": OutputPerturbation(), "alpha": 0.1}, "use mechanism='gradient'"),
-        ({"alpha": 0.1}, "alpha=0.1 shrinks them: use alpha=None"),
-        ({"protect_labels": True, "classes": [0, 1, 2]}, "private; .* a mapping from labels"),
-    ],
-)
-def test_what_it_is_wrong_for_is_refused_before_anything_is_charged(given, match):
-    accountant = PrivacyAccountant()
-    head = head_of(**given, class_weight="balanced", accountant=accountant)
-    with pytest.raises(ValueError, match=match):
-        head.fit(X, CODES)
-    with pytest.raises(ValueError, match=match):
-        head.set_params(class_weight=None).fit(X, CODES).with_rule(class_weight="balanced")
-    assert len(accountant.records) == 1
-    assert "class_weight" not in BallDPSquaredHingeSVC().get_params()
 
 
 @pytest.mark.parametrize("names", [np.array(["a", "b", "c"]), DAYS[:3]])

@@ -108,6 +108,8 @@ def fitted(ball_rows):
     return functools.cache(lambda head: clone(head).fit(*ball_rows))
 
 
+@pytest.mark.kills("heads/logistic.py", "self._mechanism().needs_alpha", "False")
+@pytest.mark.kills("heads/logistic.py", "float(self.alpha) > 0.0", "float(self.alpha) > 9.0")
 @pytest.mark.parametrize(
     ("head", "params", "match"), BAD + TOGETHER, ids=lambda value: str(value)[:60]
 )

@@ -210,6 +210,8 @@ def test_scores_move_by_the_logarithm_of_the_priors(name, masses):
         ("hidden prototypes", {"decision": "gaussian"}, "decision='nearest'"),
         ("hidden prototypes", {"priors": "uniform"}, "gaussian"),
         ("discriminant", {"shrinkage": 2.0}, "shrinkage"),
+        ("minimiser", {"class_weight": "balanced"}, "log-odds.*use mechanism='gradient'"),
+        ("SVC", {"class_weight": "balanced"}, "class_weight: a new rule of this head takes no"),
         ("discriminant", {"class_embeddings": np.zeros((3, 3))}, "class_embeddings must be None"),
         ("descent, vectors", {"class_embeddings": None}, "class_embeddings"),
         ("SVC", {"priors": None}, "priors: a new rule of this head takes no settings;"),

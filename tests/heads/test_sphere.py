@@ -4,17 +4,9 @@ import itertools
 
 import numpy as np
 import pytest
-from head_cases import (
-    head_of,
-    of_any_length,
-    rows,
-)
+from head_cases import head_of, of_any_length, rows
 
-from sklearn_balldp import (
-    BallDPLinearDiscriminant,
-    RadiusPolicy,
-    publish,
-)
+from sklearn_balldp import BallDPLinearDiscriminant, RadiusPolicy, publish
 from sklearn_balldp.mechanisms import gradients
 from sklearn_balldp.publish.words import assumptions
 
