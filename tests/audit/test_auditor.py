@@ -314,10 +314,10 @@ def test_another_label_is_no_near_miss(digits):
     public, labels = np.vstack([X[1200:], X[1200:]]), np.r_[y[1200:], (y[1200:] + 1) % 10]
     options = {"candidate_labels": "any", "support": "nearest", "eta": 2.0, "n_draws": 20}
     auditor = audit(head, X[:1200], y[:1200], public, labels, **options)
-    for i, row in auditor.supports_.iterrows():
+    for i, trials in auditor.report_.groupby("support"):
+        row = auditor.supports_.loc[i]
         codes = labels[list(row["candidates"])]
         assert len(set(codes)) > 1
-        trials = auditor.report_[auditor.report_["support"] == i]
         # Every distance is below eta: the label alone decides.
         expected = codes[trials["target"]] == codes[trials["guess"]]
         np.testing.assert_array_equal(trials["success"], expected)
@@ -414,18 +414,6 @@ def test_pipeline_encodes_once(digits):
     assert sum(calls) == len(X)
 
 
-def test_texts():
-    rng = np.random.default_rng(0)
-    y = rng.integers(2, size=200)
-    words = [f"word{i}" for i in range(30)]
-    texts = [" ".join(rng.choice(words[: 15 + 15 * label], size=8)) for label in y]
-    pipeline = make_pipeline(
-        HashingVectorizer(n_features=64), DenseRows(), BallDPLinearDiscriminant(4.0, radius=1.3)
-    )
-    auditor = audit(pipeline, texts, y, n_supports=1, n_candidates=5)
-    assert auditor.predict_proba(texts[:3]).shape == (3, 2)
-
-
 def test_pooled_preprocessing_is_named(digits):
     rows, public = split(*digits, 1400)
     pools = FunctionTransformer(scale)  # it learns nothing, and compares rows
@@ -446,7 +434,8 @@ def test_pooled_preprocessing_is_named(digits):
         audited_as_released(scaled, rows, public, radius=1.9)
 
 
-def test_data_frames(digits):
+def test_records_as_people_hold_them(digits):
+    """In a table with names, whose labels have an index of their own; and texts."""
     X, y = digits
     frame = pd.DataFrame(X, columns=[f"f{i}" for i in range(X.shape[1])])
     labels = pd.Series(np.array(list("abcdefghij"))[y], index=np.arange(len(y))[::-1])
@@ -454,6 +443,12 @@ def test_data_frames(digits):
     assert (auditor.feature_names_in_[0], auditor.n_features_in_) == ("f0", 64)
     assert set(auditor.supports_["label"]) <= set("abcdefghij")
     assert auditor.score(frame, labels) > 0.5
+    texts = [" ".join(f"word{i}" for i in np.flatnonzero(row > 0.1)) for row in X[:200]]
+    hashed, head = HashingVectorizer(n_features=64), BallDPLinearDiscriminant(4.0, radius=1.3)
+    auditor = audit(
+        make_pipeline(hashed, DenseRows(), head), texts, y[:200] % 2, n_supports=1, n_candidates=5
+    )
+    assert auditor.predict_proba(texts[:3]).shape == (3, 2)
 
 
 def test_the_warning_in_a_search_points_to_who_called_the_search(digits):
@@ -572,8 +567,7 @@ def released(digits):
     "audit/auditor.py", "return checks + noise_checks(noise, level=_LEVEL)", "return checks"
 )
 def test_the_noise_of_a_released_model(released):
-    head, rows, public = released
-    auditor = audited_as_released(head, rows, public)
+    auditor = audited_as_released(*released)
     assert auditor.guarantee_holds_
     assert set(auditor.noise_["verdict"]) == {"PASS"}
     assert auditor.report_.attrs["noise"] == "PASS"
@@ -619,16 +613,16 @@ def test_values_that_do_not_follow_from_their_answers(digits):
 
 
 def test_how_little_few_trials_see(released):
-    head, rows, public = released
-    few = audited_as_released(head, rows, public, n_draws=4)
-    many = audited_as_released(head, rows, public, n_draws=100)
+    few, many, weak = (
+        audited_as_released(*released, **options)
+        for options in ({"n_draws": 4}, {"n_draws": 100}, {"n_candidates": 2})
+    )
     stated = few.certificate_["direct"]
     assert few.refutation_threshold_ > many.refutation_threshold_ > stated
     for auditor in (few, many):
         needed = auditor.refutation_threshold_
         assert needed == refuting_successes(len(auditor.report_), stated) / len(auditor.report_)
         assert f"it convicts from a success of {needed:.3f} on" in auditor.summary()
-    weak = audited_as_released(head, rows, public, n_candidates=2)
     assert weak.refutation_threshold_ > 1.0
     assert "2 trials can convict nobody" in weak.summary()
 

@@ -99,9 +99,8 @@ def test_a_frozen_model_needs_the_owners():
 
 
 def test_a_guess_is_near_where_all_records_are():
-    rows = np.zeros((3, 2, 2))
+    rows, codes = np.zeros((3, 2, 2)), np.array([[0, 1]] * 3)
     rows[1, 0, 0], rows[2, 1, 0] = 0.1, 5.0
-    codes = np.array([[0, 1], [0, 1], [0, 1]])
     support = Support(0, rows, codes, codes, 3, np.arange(2))
     gaps = candidate_distances(support, "euclidean")
     np.testing.assert_allclose(gaps[0], [0.0, 0.1, 5.0])
