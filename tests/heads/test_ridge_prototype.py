@@ -2,14 +2,13 @@
 
 import numpy as np
 import pytest
+from head_cases import HIDDEN
 from sklearn.base import clone
 from sklearn.neighbors import NearestCentroid
 
 from sklearn_balldp import BallDPRidgePrototype
 from sklearn_balldp.mechanisms.rules.discriminant import likely_counts
 from sklearn_balldp.privacy.gaussian import mu_from_budget
-
-HIDDEN = {"protect_labels": True, "classes": [0, 1, 2]}
 
 
 def closed_form(X, y, alpha):
