@@ -21,12 +21,7 @@ from sklearn_balldp.privacy.origins import Edits
 from sklearn_balldp.privacy.weights import Weights
 
 EPSILON, DELTA = 4.0, 1e-5
-PUBLIC = {
-    "n_features": 4,
-    "class_counts": (50, 30, 10),
-    "radius": 0.5,
-    "alpha": 0.1,
-}
+PUBLIC = {"n_features": 4, "class_counts": (50, 30, 10), "radius": 0.5, "alpha": 0.1}
 PROTECTED = {"n_samples": 90, "n_classes": 3, "class_counts": None}
 LINEAR = {"loss": "softmax", "fit_intercept": True}
 HINGE = {"loss": "squared_hinge"}
