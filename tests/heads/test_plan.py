@@ -155,6 +155,10 @@ def test_a_descent_shows_the_sums_that_it_starts_from():
     assert parts["descent"] == ["class sums", "second moment", "gradients of the steps"]
     assert parts["descent from the mean"] == ["sum of all rows", "gradients of the steps"]
     assert parts["descent from zero"] == ["gradients of the steps"]
+    # Of sums: a class is its records over their noise, and the second moment is no class.
+    plan = plan_of("discriminant")
+    expected = np.array(COUNTS) / (plan.release.bound.sigma * math.sqrt(D))
+    np.testing.assert_allclose(plan.class_signal_to_noise, expected)
     # A sum of all rows tells no class.
     release = plan_of("descent from the mean").release
     assert _of_classes(release.problem, release.bound.start, np.array(COUNTS)) == (0.0,) * 3
