@@ -66,12 +66,6 @@ def _of_columns(job: Job, table: HiddenColumns) -> list[str]:
     return lines
 
 
-def all_lost(job: Job) -> bool:
-    """Whether every class is likely lost in the noise."""
-    ratios = job.plan.class_signal_to_noise
-    return bool(ratios) and max(ratios) < LOST
-
-
 def _at_risk(job: Job) -> list[str]:
     """The classes that the noise drowns first, where labels are public."""
     ratios, counts = job.plan.class_signal_to_noise, job.plan.class_counts
