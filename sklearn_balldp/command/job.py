@@ -5,44 +5,36 @@ import math
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.frozen import FrozenEstimator
 from sklearn.preprocessing import Normalizer
 
 from ..audit.certificates import epsilon_from_certificate
-from ..edits import edit_pairs
-from ..encoders import ImageEncoder, SentenceEncoder, TableEncoder
-from ..encoders.base import BaseEncoder
-from ..encoders.named import encoder_of
-from ..encoders.weights import DEFAULT, DEFAULT_WIDTH, hub_name, located
+from ..encoders import TableEncoder
+from ..encoders.weights import DEFAULT, DEFAULT_WIDTH
 from ..heads import HEADS as CLASSES
 from ..heads.plan import Plan
 from ..mechanisms import DescentBound, GradientPerturbation, MeanGradient
 from ..mechanisms import Records as ArrayRecords
 from ..privacy.release import Release
 from ..publish.columns import HiddenColumns
-from ..radius import RadiusPolicy
 from ..text import appearance, one_line, trimmed
-from .columns import change_of, check_apart, declared_in
-from .files import SHOWN, Columns
-from .options import CANDIDATES, EDITS, HEADS, HIDDEN_EDITS, InputError
+from .columns import change_of, check_apart, declared_in, unlike_declared
+from .embed import encoder_from, maker_of, radius_of_edits, rows_of
+from .options import CANDIDATES, EDITS, HEADS, InputError
 from .public import of_classes, read_public
-from .records import Records, aligned, read, tell_cut, unlike_declared
+from .records import Records, aligned, read
+from .table import SHOWN, Columns
 
 #: Width of the rows of the command's encoder of images.
 IMAGE_WIDTH = 512
-# Records that are embedded to tell how long all of them will take: an eighth of all, and no more
-# than these. Fewer than a batch would take longer each.
-_SAMPLE, _BATCH = 256, 32
-# Multiplications in a step from which its time is worth a look, and enough of them to tell it.
-_FAST, _ENOUGH = 10**7, 2**24
+# Multiplications in a step from which its time is worth a look, and enough of them to tell it; and
+# rows of which that is told at least.
+_FAST, _ENOUGH, _SAMPLE = 10**7, 2**24, 256
 # Records for each cell of a table, below which noise costs much: at epsilon 1 and standard DP on
 # independent columns, 10 to 19 points of accuracy at 10, 6 to 11 at 20, 3 to 4 at 50.
 _RECORDS_PER_CELL = 10
@@ -56,28 +48,29 @@ class Job:
 
     head: Any  # the head, which is not fitted
     column: str | None  # where the records lie; None of a table
-    #: What makes rows of unit norm of the records: an encoder, or for embeddings their norm.
+    #: What makes rows of the records: an encoder, or of embeddings their norm; None where a plan of
+    #: texts or images has no rows.
     step: Any
-    records: Records  # the private records
+    records: Records  # the private records, which are rows but in such a plan
     public: Records | None  # public ones, if there are any
     plan: Plan  # what the fit would release
-    #: About how long the records will take to be embedded; None where it was not measured.
-    seconds: float | None
-    seconds_of_steps: float  # about how long the steps of the fit will take, after that
+    seconds_of_steps: float  # about how long the steps of the fit will take
     change: Any = None  # of a table: the change of a record that is declared to be hidden
+
+    @property
+    def hidden(self) -> HiddenColumns | None:
+        """What of declared columns is hidden; None of other records."""
+        if not isinstance(self.step, TableEncoder):
+            return None
+        return HiddenColumns(self.plan.release, self.step, self.change)
 
     def rows(self, X: Any) -> NDArray[Any]:
         """Rows as the head sees them."""
-        # A table was made rows when it was read.
-        return np.asarray(X if isinstance(self.step, TableEncoder) else self.step.transform(X))
+        return np.asarray(self.step.transform(X) if isinstance(self.step, Normalizer) else X)
 
 
-def prepare(options: argparse.Namespace, tried: Callable[..., None] | None = None) -> Job:
-    """Read the files, and plan the fit; an InputError if a file or an option is invalid.
-
-    ``tried`` may refuse what the fit would release, if possible before any record is embedded. It
-    is told how far apart rows of a table are at most.
-    """
+def prepare(options: argparse.Namespace) -> Job:
+    """Read the files, and plan the fit; an InputError if a file or an option is invalid."""
     # What options alone decide is refused before a file is read.
     params, table, change = _params(options), None, None
     if options.columns is not None:
@@ -99,58 +92,42 @@ def prepare(options: argparse.Namespace, tried: Callable[..., None] | None = Non
         )
     public = read_public(options.public, replace(columns, owner=None), records)
     protected = options.labels == "protected"
-    if not protected:
-        _check_labels(f"--label {options.label}", records)
-    step, seconds = table or _step(columns.kind, options), None
-    embeds = columns.kind in ("text", "image")
-    if table is not None:
-        _check_table(options.columns, table, records)
-        width, params["encoder"] = records.X.shape[1], table.identity
-        params["domain"] = "sphere"
-    elif not embeds:
-        # Public rows of another width are refused before any noise is drawn.
-        step.fit(records.X[:1])
-        width, params["encoder"] = records.X.shape[1], _identity(options.encoder)
-    else:
-        # A plan counts: nothing is embedded, unless the radius comes from edits.
-        width = _width(step, assume=options.command == "plan")
-        if options.command == "plan" and _at_hand(step) is not None:
-            # A plan can do without the library.
-            with suppress(ImportError):
-                _tell_cut(step, options, records, public)
-    if radius == EDITS:
-        assert public is not None
-        radius = radius_of_edits(public, step)
     if protected:
         classes = _classes(options.classes)
         records = _declared(records, classes, options.classes)
         params |= {"protect_labels": True, "classes": classes}
+    else:
+        _check_labels(f"--label {options.label}", records)
+    if columns.kind in ("text", "image") and options.command == "train":
+        encoder = encoder_from(columns.kind, options, options.cache)
+        records = rows_of(options.file, records, encoder, columns.content)
+        if public is not None:
+            edits = radius == EDITS
+            public = rows_of(options.public, public, encoder, columns.content, edits=edits)
+    if radius == EDITS:
+        assert public is not None
+        radius = radius_of_edits(public)
+    step: Any = table
+    column: str | None = None if table is not None else columns.content
+    if table is not None:
+        _check_table(options.columns, table, records)
+        params |= {"encoder": table.identity, "domain": "sphere"}
+    elif made := maker_of(options.file, records):
+        step, column = made
+        params["encoder"] = step.identity
+        _check_made(options, public, step)
+    elif columns.kind == "embedding":
+        # Public rows of another width are refused before any noise is drawn.
+        step, params["encoder"] = Normalizer().fit(records.X[:1]), options.encoder
+    width = _assumed_width(options) if step is None else records.X.shape[1]
     head = CLASSES[HEADS[options.head]](radius=radius, verbose=True, **params)
     if public is not None:
         public = of_classes(options.public, public, head.classes if protected else records.y)
     labels = {} if protected else {"y": records.y}
-
-    def planned(width: int) -> Plan:
-        plan = head.plan(len(records.X), width, **labels, **records.groups)
-        if tried is not None:
-            reach = None if table is None else HiddenColumns(plan.release, table, change).reach
-            tried(plan.release, reach)
-        return plan
-
-    if embeds and options.command == "train":
-        if tried is not None and width is not None:
-            head.set_params(encoder=_at_hand(step))
-            planned(width)
-        _tell_cut(step, options, records, public)
-        width, seconds = _measured(step, records.X)
-        head.set_params(encoder=step.identity)
-    assert width is not None
-    plan = planned(width)
+    plan = head.plan(len(records.X), width, **labels, **records.groups)
     # The forecast by public records takes the same steps twice, with noise and without.
-    n_fits = 1 if public is None else 3
-    of_steps = n_fits * seconds_of_steps(plan.release)
-    column = None if table is not None else columns.content
-    return Job(head, column, step, records, public, plan, seconds, of_steps, change)
+    of_steps = (1 if public is None else 3) * seconds_of_steps(plan.release)
+    return Job(head, column, step, records, public, plan, of_steps, change)
 
 
 # -- options --------------------------------------------------------------------------------------
@@ -162,9 +139,14 @@ def _radius(options: argparse.Namespace) -> Any:
     if text == "none":
         return None
     if text == EDITS:
-        if options.public is None or options.text is None:
+        if (
+            options.public is None
+            or options.columns
+            or (options.text and options.command == "plan")
+        ):
             raise InputError(
-                "--radius edits needs --text and --public FILE with texts of the same kind."
+                "--radius edits needs --public FILE: texts of the same kind, with train --text, or "
+                "rows of them that balldp embed --edits made."
             )
         return EDITS
     try:
@@ -178,14 +160,6 @@ def _radius(options: argparse.Namespace) -> Any:
             f"distance{why}."
         )
     return radius
-
-
-def radius_of_edits(public: Records, encoder: Any) -> Any:
-    """A policy that was fitted on edits of public texts."""
-    pairs = edit_pairs(public.X)
-    before, after = (encoder.transform(texts) for texts in (pairs.before, pairs.after))
-    policy = RadiusPolicy(HIDDEN_EDITS, source="edits")
-    return FrozenEstimator(policy.fit(before, after, record=pairs.record))
 
 
 def _params(options: argparse.Namespace) -> dict[str, Any]:
@@ -239,52 +213,26 @@ def _check_table(path: Path, encoder: TableEncoder, records: Records) -> None:
         warnings.warn(f"{path}: {note}", stacklevel=2)
 
 
-def _tell_cut(step: Any, options: argparse.Namespace, *sides: Records | None) -> None:
-    for path, side in zip((options.file, options.public), sides, strict=True):
-        if isinstance(step, SentenceEncoder) and side is not None:
-            tell_cut(path, side.X, step)
+def _check_made(options: argparse.Namespace, public: Records | None, step: Any) -> None:
+    """Raise an InputError where options or public rows contradict what made the private ones."""
+    if options.embedding and options.encoder:
+        raise InputError(f"--encoder: {options.file} says what made its rows; leave it out.")
+    other = None if public is None else maker_of(options.public, public)
+    if public is not None and (other is None or other[0].identity != step.identity):
+        raise InputError(
+            f"--public {options.public}: its rows were not made as those of {options.file}, by "
+            f"{step.identity}; make them by balldp embed with the same options."
+        )
 
 
-def _step(kind: str, options: argparse.Namespace) -> Any:
-    """What makes rows of unit norm of the records."""
-    if kind == "embedding":
-        return Normalizer()
-    named = kind == "text" and options.encoder not in (None, DEFAULT)
-    if named and hub_name(options.encoder) is None:
-        # A name that means nothing is mistyped.
-        located(options.encoder)
-    length = {} if options.max_length is None else {"max_length": options.max_length}
-    return encoder_of(kind, options.encoder, cache_dir=options.cache, **length)
-
-
-def _identity(name: str | None) -> str | None:
-    """What a record says of the encoder of embeddings: a digest too, if its weights are at hand."""
-    if name is None:
-        return None
-    if not name.strip():
-        located(name)
-    return _at_hand(SentenceEncoder(name)) or name
-
-
-def _at_hand(encoder: Any) -> str | None:
-    """Name and digest of an encoder's weights; None if they are not on this machine."""
-    try:
-        if not isinstance(encoder, ImageEncoder):
-            located(encoder.model, download=False)
-        return str(encoder.identity)
-    except (ImportError, ValueError):
-        return None
-
-
-def _measured(encoder: Any, X: Any) -> tuple[int, float]:
-    """Width of rows, and how many seconds all records will take, by a sample of them."""
-    size = max(_BATCH, min(_SAMPLE, len(X) // 8))
-    sample = X[:: max(1, len(X) // size)][:size]
-    # The first batch loads the model, which takes as long for any number of records.
-    encoder.fit(sample).transform(sample[:1])
-    start = time.perf_counter()
-    rows = encoder.transform(sample)
-    return rows.shape[1], (time.perf_counter() - start) * len(X) / len(sample)
+def _assumed_width(options: argparse.Namespace) -> int:
+    """How wide rows of texts or images will be, which a plan does not make."""
+    if options.n_features is None and options.encoder not in (None, DEFAULT):
+        raise InputError(
+            f"--encoder {options.encoder}: say how wide its rows are (--n-features), or plan the "
+            "rows, which balldp embed makes."
+        )
+    return options.n_features or (DEFAULT_WIDTH if options.text else IMAGE_WIDTH)
 
 
 def seconds_of_steps(release: Release) -> float:
@@ -302,26 +250,6 @@ def seconds_of_steps(release: Release) -> float:
     start = time.perf_counter()
     query.values(problem, some)
     return (time.perf_counter() - start) * bound.n_steps * n / size
-
-
-def _width(encoder: BaseEncoder, *, assume: bool) -> int | None:
-    """Width of rows of an encoder; if it is not on this machine, one is assumed, or it is None."""
-    if isinstance(encoder, ImageEncoder):
-        return IMAGE_WIDTH
-    if encoder.model == DEFAULT:
-        return DEFAULT_WIDTH
-    try:
-        located(encoder.model, download=False)
-        return len(encoder.get_feature_names_out())
-    except (ImportError, ValueError) as error:
-        if not assume:
-            return None
-        warnings.warn(
-            f"--encoder {encoder.model}: {DEFAULT_WIDTH} features are assumed, as it cannot be "
-            f"loaded on this machine ({one_line(error, 160)}).",
-            stacklevel=2,
-        )
-        return DEFAULT_WIDTH
 
 
 # -- labels ---------------------------------------------------------------------------------------

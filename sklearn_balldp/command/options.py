@@ -70,20 +70,45 @@ def of_columns(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", type=Path, metavar="FILE", help="a table of private records")
 
 
-def of_plan(parser: argparse.ArgumentParser) -> None:
-    """Options of train and plan."""
+def _of_records(parser: argparse.ArgumentParser) -> argparse._MutuallyExclusiveGroup:
+    """Options that say which records there are, and what makes rows of texts and images."""
     add = parser.add_argument
-    add("file", type=Path, metavar="FILE", help="the private records")
+    add("file", type=Path, metavar="FILE", help="the records")
     kinds = parser.add_mutually_exclusive_group(required=True)
     kinds.add_argument("--text", metavar="COLUMN", help="column of texts")
     of_images = "column of image files (any name for a folder)"
     kinds.add_argument("--image", metavar="COLUMN", help=of_images)
+    add("--owner", metavar="COLUMN", help="hide all records of one owner together")
+    weights = """weights that embed the records: a folder, an installed package or hf://OWNER/NAME;
+        of embeddings, what made them"""
+    add("--encoder", metavar="NAME|FOLDER", help=weights)
+    length = "tokens that are read of each text (default: the limit of the encoder)"
+    add("--max-length", type=int, metavar="TOKENS", help=length)
+    cache = "keep embeddings there: as private as the records"
+    add("--cache", type=Path, metavar="DIR", help=cache)
+    missing = "what to do with records that lack something: stop (the default), or leave them out"
+    add("--missing", choices=("error", "drop"), default="error", help=missing)
+    return kinds
+
+
+def of_embed(parser: argparse.ArgumentParser) -> None:
+    """Options of embed."""
+    _of_records(parser)
+    add = parser.add_argument
+    add("--label", metavar="COLUMN", help="column of labels")
+    add("--out", type=Path, required=True, metavar="FILE", help="file of rows to write (.npz)")
+    edits = "of public texts: embed small edits of them too, for train --radius edits"
+    add("--edits", action="store_true", help=edits)
+
+
+def of_plan(parser: argparse.ArgumentParser) -> None:
+    """Options of train and plan."""
+    kinds, add = _of_records(parser), parser.add_argument
     of_rows = "column of lists, or prefix of columns"
     kinds.add_argument("--embedding", metavar="COLUMN", help=of_rows)
     of_tables = "what each column of a table may hold (TOML or JSON), which balldp columns drafts"
     kinds.add_argument("--columns", type=Path, metavar="TOML", help=of_tables)
     add("--label", metavar="COLUMN", required=True, help="column of labels")
-    add("--owner", metavar="COLUMN", help="hide all records of one owner together")
     public = "public records in the same columns: for --radius edits, and to test the model on"
     add("--public", type=Path, metavar="FILE", help=public)
     radius = f"""distance between unit rows within which a replaced record is hidden; edits takes it
@@ -94,14 +119,6 @@ def of_plan(parser: argparse.ArgumentParser) -> None:
     hide = """with --columns, in place of a radius: all (any replacement, and the label; the
         default), "any 2" (any two cells), or "age=5,sex" (both: a change by 5, and any value)"""
     promise.add_argument("--hide", metavar="WHAT", help=hide)
-    weights = """weights that embed the records: a folder, an installed package or hf://OWNER/NAME;
-        of embeddings, what made them"""
-    add("--encoder", metavar="NAME|FOLDER", help=weights)
-    length = "tokens that are read of each text (default: the limit of the encoder)"
-    add("--max-length", type=int, metavar="TOKENS", help=length)
-    cache = "keep embeddings there: as private as the records"
-    add("--cache", type=Path, metavar="DIR", help=cache)
-    add("--missing", choices=("error", "drop"), default="error")
     add("--classes", type=Path, help="with protected labels: one label a line")
     goal = parser.add_mutually_exclusive_group(required=True)
     goal.add_argument("--epsilon", type=float, help="privacy loss: smaller hides more")
@@ -112,6 +129,13 @@ def of_plan(parser: argparse.ArgumentParser) -> None:
     add("--labels", choices=("public", "protected"), help="default public, but with --hide all")
     add("--head", choices=tuple(HEADS), default="logistic")
     add("--rare", action="store_true", help="rare classes count as much as others when predicting")
+
+
+def of_plan_alone(parser: argparse.ArgumentParser) -> None:
+    """Options of plan."""
+    of_plan(parser)
+    width = "how wide rows of texts or images will be (default: those of the default encoder)"
+    parser.add_argument("--n-features", type=int, metavar="N", help=width)
 
 
 def of_train(parser: argparse.ArgumentParser) -> None:
@@ -170,7 +194,8 @@ def of_predict(parser: argparse.ArgumentParser) -> None:
 COMMANDS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None]]] = {
     "demo": ("the main job on bundled messages of a bank's customers", of_demo),
     "columns": ("draft a file that says what the columns of a table may hold", of_columns),
-    "plan": ("what train would do: nothing is released, no file written", of_plan),
+    "embed": ("rows of texts or images, made once for plan, train and verify", of_embed),
+    "plan": ("what train would do: nothing is released, no file written", of_plan_alone),
     "train": ("from a file of private records to a folder to publish", of_train),
     "verify": ("check a model that you received", of_verify),
     "predict": ("labels of new records", of_predict),
@@ -270,10 +295,11 @@ def _meant(word: str, names: Iterable[str]) -> str:
 def check_files(options: argparse.Namespace) -> None:
     """Raise an InputError for a file that cannot be written, or is not there to be read."""
     given = vars(options)
-    if options.command == "predict" and options.out is not None:
+    endings = {"predict": (".csv", ".tsv"), "embed": (".npz",)}.get(options.command)
+    if endings is not None and options.out is not None:
         check_new(options.out)
-        if options.out.suffix.lower() not in (".csv", ".tsv"):
-            raise InputError(f"--out {options.out} must end in .csv or .tsv.")
+        if options.out.suffix.lower() not in endings:
+            raise InputError(f"--out {options.out} must end in {' or '.join(endings)}.")
     for name in _READ:
         value, option = given.get(name), "" if name in _READ[:2] else f"--{name} "
         for path in value if isinstance(value, list) else [value]:
@@ -299,6 +325,11 @@ def check_new(out: Path) -> None:
         raise InputError(f"--out {out}: {out.parent} is no folder that can be written to.")
 
 
+def parts_of(out: Path) -> Path:
+    """Where ``embed`` keeps what it has embedded until its file is written."""
+    return out.with_name(f"{out.name}.part")
+
+
 def in_options(message: str) -> str:
     """A message of the package, with options of the command for parameters of Python."""
 
@@ -318,13 +349,3 @@ def report(verdict: object) -> str:
     # No line of a report begins with what a stranger wrote.
     words = re.compile(rf"^({'|'.join(_COLOURS)})(?=  )", re.MULTILINE)
     return words.sub(lambda word: f"\x1b[{_COLOURS[word[1]]}m{word[1]}\x1b[0m", text)
-
-
-def resumed(options: argparse.Namespace) -> str:
-    """How the next run goes on from what this one has embedded, in words."""
-    embeds = any(getattr(options, name, None) is not None for name in ("text", "image"))
-    if not embeds and options.command != "predict":
-        return ""
-    if options.cache is not None:
-        return f"; the next run goes on from the embeddings in {options.cache}"
-    return "; with --cache DIR the next run keeps embeddings, and one after it goes on from there"

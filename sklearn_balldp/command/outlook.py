@@ -6,8 +6,6 @@ import textwrap
 import numpy as np
 from numpy.typing import NDArray
 
-from ..encoders import TableEncoder
-from ..encoders.base import BaseEncoder
 from ..heads.plan import AT_RISK, LOST, risks
 from ..publish.card import NOTHING_HIDDEN, down, in_short
 from ..publish.columns import HiddenColumns
@@ -36,21 +34,20 @@ def describe(job: Job) -> str:
         lines.append(f"{_BELOW}{records.n_repeated:,} repeat an earlier one; all are kept")
     if records.owners is not None:
         lines.append(f"Owners    {release.n_units:,}; all records of one are hidden together")
-    table = None
-    if isinstance(job.step, TableEncoder):
-        table = HiddenColumns(release, job.step, job.change)
-        lines += _of_columns(job, table)
+    if job.hidden is not None:
+        lines += _of_columns(job, job.hidden)
     lines.append(
         f"Promise   epsilon {up(release.epsilon)}, delta {release.delta:g}, labels "
         f"{release.labels}, radius {down(release.radius)} between unit rows"
     )
     # As the card will say it.
-    for sentence in in_short(release, table, lambda name: one_line(name, 60)):
+    for sentence in in_short(release, job.hidden, lambda name: one_line(name, 60)):
         # A number and its unit stay in one line.
         kept = textwrap.wrap(sentence.replace(" %", "\xa0%"), 90)
         lines += [_BELOW + line.replace("\xa0%", " %") for line in kept]
     lines += _at_risk(job)
-    lines += _time(job)
+    if job.seconds_of_steps >= SHORT:
+        lines.append(f"Time      {math.ceil(job.seconds_of_steps / 60.0)} min or less to fit")
     if release.guarantee().advantage > NOTHING_HIDDEN:
         lines.append(f"Warning   epsilon {up(release.epsilon)} hides next to nothing: lower it")
     return "\n".join(lines)
@@ -67,23 +64,6 @@ def _of_columns(job: Job, table: HiddenColumns) -> list[str]:
         changes = (f"{one_line(name, 60)} {change}" for name, (_, change) in table.rows.items())
         lines.append(f"{_BELOW}may change unseen, alone: {'; '.join(changes)}")
     return lines
-
-
-def _time(job: Job) -> list[str]:
-    """How long it takes to embed the records, and to fit, where that is no matter of seconds."""
-    parts = {"to embed the records": job.seconds, "to fit": job.seconds_of_steps}
-    named = [name for name, seconds in parts.items() if seconds is not None and seconds >= SHORT]
-    if not named and job.seconds is None:
-        return []
-    total = math.ceil(((job.seconds or 0.0) + job.seconds_of_steps) / 60.0)
-    shown = " and ".join(named) or "to embed the records and to fit"
-    return [f"Time      {max(total, 1)} min or less {shown}"]
-
-
-def all_lost(job: Job) -> bool:
-    """Whether every class is likely lost in the noise."""
-    ratios = job.plan.class_signal_to_noise
-    return bool(ratios) and max(ratios) < LOST
 
 
 def _at_risk(job: Job) -> list[str]:
@@ -107,14 +87,10 @@ def foretell(job: Job) -> NDArray[np.floating] | None:
     """Public rows, after the accuracy that they let expect was printed."""
     if job.public is None:
         return None
-    try:
-        rows = job.rows(job.public.X)
-    except (ImportError, ValueError) as error:
-        if job.seconds is not None or not isinstance(job.step, BaseEncoder):
-            raise
-        # A plan can do without.
-        print(f"Accuracy  not foretold: {one_line(error)}")
+    if job.step is None:
+        print("Accuracy  not foretold without rows, which balldp embed makes")
         return None
+    rows = job.rows(job.public.X)
     print(f"Accuracy  {foretold(job.head, job.records, job.public, rows)}", flush=True)
     return rows
 

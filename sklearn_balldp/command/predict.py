@@ -27,9 +27,10 @@ from ..publish.model import Published, loaded
 from ..publish.steps import encoder_for
 from ..text import one_line
 from ..writing import write_new
-from .files import Columns, Table
+from .embed import tell_cut
 from .options import InputError
-from .records import new_records, tell_cut, text_of
+from .records import new_records, text_of
+from .table import Columns, Table
 
 #: Columns that are added.
 LABEL, PROBABILITY = "prediction", "probability"

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from ..text import appearance, one_line
-from .files import SHOWN, Columns
 from .options import InputError
 from .records import Records, aligned, read
+from .table import SHOWN, Columns
 
 #: An epsilon at which nobody sees the noise, and points of accuracy within which a forecast helps.
 _NOISELESS, _TOO_FAR = 1e3, 10.0

@@ -4,9 +4,8 @@ A cell is read from its own value alone, and no error quotes one.
 """
 
 import difflib
-import re
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -18,22 +17,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..encoders import SentenceEncoder, TableEncoder, UnknownCellsWarning
-from ..encoders.tables import MISSING, Counts, spelled
+from ..encoders import UnknownCellsWarning
+from ..encoders.tables import MISSING, Counts
 from ..text import appearance, label_key, one_line, spelling, trimmed
-from .columns import otherwise_written
-from .files import Cells, Columns, Picture, Table, name_of, rows_in_words, table_of
+from .columns import declared_cells, odd_codes, otherwise_written, unlike_declared
+from .files import table_of
 from .options import InputError
+from .pictures import opened
+from .table import Columns, Table, rows_in_words
 
 _MAX_LABEL = 200
 # Numbers in one cell beyond which they are no columns of a table.
 _MANY = 50
-# Codes that may well be different.
-_FEW_CODES = 20
-# What may group thousands where cells are parted by semicolons.
-_GROUPED = re.compile(r"\s*[-+]?\d{1,3}\.\d{3}\s*")
-# Characters below which no encoder is asked how many tokens a text has.
-_SHORT = 64
 # Types of cells that can be numbers.
 _OF_NUMBERS = {str, int, float, np.float16, np.float32, Decimal, type(None)}
 
@@ -52,6 +47,8 @@ class Records:
     #: Of a table: how many cells of each column are not as declared.
     counts: dict[str, Counts] = field(default_factory=dict)
     odd: tuple[str, ...] = ()  # of a table: what may be meant otherwise than it is read
+    #: What ``balldp embed`` wrote beside rows.
+    beside: dict[str, NDArray[Any]] = field(default_factory=dict)
 
     @property
     def groups(self) -> dict[str, Any]:
@@ -71,13 +68,9 @@ def read(path: Path, columns: Columns, *, missing: str = "error") -> Records:
                 f"{path}: the {name} in row {long[0]} has more than {_MAX_LABEL} characters; name "
                 "the column of the classes."
             )
-    lacking = {
-        name: numbers
-        for name, own in cells.items()
-        if (numbers := [i for i, cell in enumerate(own, 1) if cell is None])
-    }
-    if lacking and missing == "error":
-        name = min(lacking, key=lambda name: lacking[name][0])
+    lacking = {n: [i for i, cell in enumerate(own, 1) if cell is None] for n, own in cells.items()}
+    name = min(lacking, key=lambda name: min(lacking[name], default=len(table) + 1))
+    if lacking[name] and missing == "error":
         finite = "finite " if columns.kind == "embedding" and name == columns.content else ""
         rows = rows_in_words(lacking[name])
         raise InputError(f"{path}: no {finite}{name} in {rows}; see --missing drop.")
@@ -86,15 +79,14 @@ def read(path: Path, columns: Columns, *, missing: str = "error") -> Records:
     if not kept:
         raise InputError(f"{path}: no record is complete.")
     X, *named = ([own[i] for i in kept] for own in cells.values())
-    of_columns = dict(zip(columns.named, named, strict=True))
     labels, owners, respelled = None, None, 0
     if columns.label is not None:
-        names = named[0]
-        labels = np.array(aligned(map(trimmed, names)))
-        first = dict(zip(reversed(labels.tolist()), reversed(names), strict=True))
-        respelled = sum(first[label] != n for label, n in zip(labels.tolist(), names, strict=True))
+        names = aligned(map(trimmed, named[0]))
+        first = dict(zip(reversed(names), reversed(named[0]), strict=True))
+        respelled = sum(first[label] != n for label, n in zip(names, named[0], strict=True))
+        labels = np.array(names)
     if columns.owner is not None:
-        owners = _owners(of_columns[columns.named[-1]], kept, path, columns.owner)
+        owners = _owners(named[-1], kept, path, columns.owner)
     embeds, encoder = columns.kind in ("embedding", "table"), columns.table
     return Records(
         np.stack(X) if embeds else X,
@@ -105,41 +97,9 @@ def read(path: Path, columns: Columns, *, missing: str = "error") -> Records:
         n_respelled=respelled,
         kept=kept,
         counts={} if encoder is None else encoder.counts(declared_cells(table, encoder)),
-        odd=() if encoder is None else tuple(_odd(table, encoder)),
+        odd=() if encoder is None else tuple(odd_codes(table, encoder)),
+        beside=table.beside,
     )
-
-
-def declared_cells(table: Table, encoder: TableEncoder) -> Cells:
-    """Columns by the names that were declared; in the file they have one spelling."""
-    return {name: table.cells[name_of(name)] for name in encoder.columns}
-
-
-def unlike_declared(encoder: TableEncoder, counts: dict[str, Counts], n: int) -> Iterator[str]:
-    """Columns of which most cells tell a model nothing, for the terminal of the file's owner."""
-    for name in encoder.mostly_unknown(counts, n):
-        outside, missing = counts[name]
-        absent = f", and {missing:,} are missing" if missing else ""
-        yield (
-            f"most cells of {one_line(name, 60)} are not as declared ({encoder.examples[name]}): "
-            f"{outside:,} of {n:,}{absent}. Are they spelt otherwise, or in other units?"
-        )
-
-
-def _odd(table: Table, encoder: TableEncoder) -> Iterator[str]:
-    """What of a table may be meant otherwise than it is read."""
-    for name, declared in encoder.columns.items():
-        cells = table.cells[name_of(name)]
-        if isinstance(declared, int):
-            codes = [code for cell in cells if (code := spelled(cell)).lower() not in MISSING]
-            if len(codes) > _FEW_CODES and len({*codes}) > len(codes) / 2:
-                yield (
-                    f"most codes of {name} are those of one record alone: delete it if it numbers "
-                    "persons."
-                )
-        elif table.separator == ";" and not any(isinstance(v, str) and v for v in declared):
-            pointed = [str(cell) for cell in cells if "." in str(cell)]
-            if pointed and all(map(_GROUPED.fullmatch, pointed)):
-                yield f"numbers of {name} such as 1.500 are read as 1.5: write 1500 if it is meant."
 
 
 def aligned(labels: Iterable[str], classes: Iterable[str] = ()) -> list[str]:
@@ -154,11 +114,10 @@ def aligned(labels: Iterable[str], classes: Iterable[str] = ()) -> list[str]:
 def _owners(names: list[str], kept: list[int], path: Path, column: str) -> NDArray[np.str_]:
     """Owners in one spelling; those who look alike are told by their rows."""
     owners = [*map(spelling, names)]
-    first = dict(zip(reversed(owners), reversed(kept), strict=True))
-    looks: dict[str, list[int]] = {}
-    for owner, place in sorted(first.items(), key=lambda pair: pair[1]):
-        looks.setdefault(appearance(owner), []).append(place + 1)
-    alike = [numbers for numbers in looks.values() if len(numbers) > 1]
+    looks: dict[str, dict[str, int]] = {}
+    for owner, place in zip(owners, kept, strict=True):
+        looks.setdefault(appearance(owner), {}).setdefault(owner, place + 1)
+    alike = [[*rows.values()] for rows in looks.values() if len(rows) > 1]
     if alike:
         warnings.warn(
             f"{path}: {sum(map(len, alike))} owners in {column} differ from another by case, "
@@ -201,29 +160,12 @@ def new_records(
         raise InputError(f"{path}: {' '.join(notes)}")
     for note in notes:
         warnings.warn(f"{path}: {note}", stacklevel=3)
-    own = [*_content_columns(table, columns)] if columns.kind == "embedding" else []
+    own = _content_columns(table, columns) if columns.kind == "embedding" else []
     for name, column in table.cells.items():
         first = next((cell for cell in column if cell is not None), None)
         if name not in own and isinstance(first, (list, np.ndarray)) and len(first) > _MANY:
             own.append(name)
     return table, ["" if content is None else content for content in contents], own
-
-
-def tell_cut(path: Path, texts: list[str], encoder: SentenceEncoder) -> None:
-    """Warn of texts whose ends the encoder does not read, with the length that would do."""
-    # A model is loaded for them alone.
-    if max(map(len, texts)) < _SHORT:
-        return
-    count, limit, longest, most = encoder.cut(texts)
-    if count:
-        remedy = f"--max-length {longest} would do"
-        if most is not None and longest > most:
-            remedy = f"{longest} would do, and the encoder takes {most} at most: divide such texts"
-        warnings.warn(
-            f"{path}: {count:,} of {len(texts):,} texts are longer than the {limit} tokens that "
-            f"are read of each; what follows is ignored. {remedy}, or use another encoder.",
-            stacklevel=2,
-        )
 
 
 def contents_of(table: Table, columns: Columns) -> list[Any]:
@@ -245,32 +187,20 @@ def contents_of(table: Table, columns: Columns) -> list[Any]:
                 )
         return [None if row is None or not np.isfinite(row).all() else row for row in rows]
     if columns.table is not None:
+        own = declared_cells(table, columns.table)
         try:
             with warnings.catch_warnings():
                 # The owner is told with the numbers of cells.
                 warnings.simplefilter("ignore", UnknownCellsWarning)
-                return [*columns.table.transform(declared_cells(table, columns.table))]
+                return [*columns.table.transform(own)]
         except ValueError as error:
             said = str(error).removeprefix("X: ")
-            for name, found in declared_cells(table, columns.table).items():
+            for name, found in own.items():
                 if f"column {name!r} " in said and isinstance(columns.table.columns[name], list):
                     said += "".join(f" {name}: {told}." for told in otherwise_written(found))
             raise InputError(f"{path}: {said}") from None
     texts = [text_of(c, path, names[0], i) for i, c in enumerate(table.cells[names[0]], 1)]
-    if columns.kind == "text":
-        return texts
-    # Of a folder the owner must find the file.
-    of_folder, folder = path.is_dir(), path if path.is_dir() else path.parent
-    pictures = [
-        None
-        if name is None
-        else Picture(folder / name, f"{path}: {one_line(name, 200) if of_folder else f'row {i}'}")
-        for i, name in enumerate(texts, 1)
-    ]
-    for picture in pictures:
-        if picture is not None:
-            picture.check()
-    return pictures
+    return texts if columns.kind == "text" else [*opened(path, texts)]
 
 
 def _content_columns(table: Table, columns: Columns) -> list[str]:
@@ -301,24 +231,19 @@ def text_of(cell: Any, path: Path, name: str, row: int) -> str | None:
     """A cell as text, whatever the other cells are; None if nothing of it is seen."""
     if cell is None or (cell != cell) is True:
         return None
+    reason = None
     if isinstance(cell, (str, bytes)):
-        try:
+        with suppress(UnicodeError):
             text = cell.decode() if isinstance(cell, bytes) else cell
             text.encode()
-        except UnicodeError:
-            raise InputError(
-                f"{path}: the {name} in row {row} is no valid Unicode; of images write each to a "
-                "file, and its name into the table."
-            ) from None
-        return text if trimmed(text) else None
-    if isinstance(cell, (Real, Decimal, np.bool_)):
+            return text if trimmed(text) else None
+        reason = "is no valid Unicode"
+    elif isinstance(cell, (Real, Decimal, np.bool_)):
         return str(cell)
-    remedy = f"convert the column first (in pandas: table[{name!r}].astype(str))"
-    if isinstance(cell, dict) and "bytes" in cell:
-        remedy = "write each image to a file, and its name into the table"
+    reason = reason or f"is neither text nor number, but a {type(cell).__name__}"
     raise InputError(
-        f"{path}: the {name} in row {row} is neither text nor number, but a "
-        f"{type(cell).__name__}; {remedy}."
+        f"{path}: the {name} in row {row} {reason}; convert the column first (in pandas: "
+        f"table[{name!r}].astype(str)), and write images to files, which a column names."
     )
 
 

@@ -1,53 +1,77 @@
 """``balldp verify``: check a published model from the command line."""
 
 import argparse
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from ..encoder_name import same_encoder
 from ..publish import Verdict
 from ..publish import verify as verdict_of
 from ..publish.model import Published
-from .files import Columns, table_of
+from .columns import declared_cells
+from .embed import EMBEDDING, maker_of
+from .files import table_of
 from .options import InputError
-from .records import aligned, declared_cells, read
+from .records import aligned, read
+from .table import Columns
 
 
 def verify(options: argparse.Namespace) -> Verdict:
     """Check the model."""
-    private = options.private
+    private, encoder = options.private, options.encoder
     if options.label is not None or options.owner is not None:
         if None in (private, options.label):
             raise InputError("--label, and --owner, are for --private FILE: pass these together.")
-        private = _as_trained(Path(private), options)
+        private, encoder = _as_trained(Path(private), options)
     elif private is not None and not private.lower().endswith(".npz"):
         raise InputError(
             f"--private {private}: name the --label that train was told, and the --owner if it was "
             "told one; or save X and y as the head took them (numpy.savez)."
         )
-    return verdict_of(
-        options.model, private=private, earlier=options.earlier, encoder=options.encoder
-    )
+    return verdict_of(options.model, private=private, earlier=options.earlier, encoder=encoder)
 
 
-def _as_trained(path: Path, options: argparse.Namespace) -> dict[str, Any] | None:
-    """Private records as train took them from a file; None where the folder holds no model."""
+@dataclass(frozen=True)
+class _Made:
+    """In place of an encoder, where records are the rows that it made."""
+
+    identity: str
+
+    def transform(self, X: Any) -> Any:
+        return X
+
+
+def _as_trained(path: Path, options: argparse.Namespace) -> tuple[dict[str, Any] | None, Any]:
+    """Private records as train took them, None where the folder holds no model; their encoder."""
     try:
         published = Published.read(options.model)
         kind, classes = published.kind, published.labels.tolist()
         table = published.pipeline()[0] if kind == "tables" else None
     except ValueError:
         # The verdict says what is wrong with it.
-        return None
+        return None, None
     name = {"texts": "text", "images": "image", "rows": "embedding"}.get(kind)
     content: dict[str, Any] = {} if name is None else {name: published.column or name}
+    if published.encoder is not None and path.suffix.lower() == ".npz":
+        content = {"embedding": EMBEDDING} if table_of(path, Columns()).beside else content
     columns = Columns(label=options.label, owner=options.owner, table=table, **content)
     records = read(path, columns, missing="drop")
+    made, encoder = maker_of(path, records), options.encoder
+    if made is not None:
+        maker, other = made[0].identity, published.record.encoder
+        encoder = _Made(maker)
+        if options.encoder is not None or same_encoder(maker, other) is False:
+            raise InputError(
+                f"--private {path}: its rows were made by {maker}, the model's by {other}; leave "
+                "--encoder out, or name the rows of the fit."
+            )
     X = records.X
     if table is not None:
         cells = declared_cells(table_of(path, columns), table)
         X = {name: [own[i] for i in records.kept] for name, own in cells.items()}
     own = {str(label): label for label in classes}
     y = [own.get(label, label) for label in aligned(np.asarray(records.y).tolist(), own)]
-    return {"X": X, "y": np.array(y), **records.groups}
+    return {"X": X, "y": np.array(y), **records.groups}, encoder

@@ -29,7 +29,7 @@ from sklearn.frozen import FrozenEstimator
 from .._parameters import LEAST, MOST
 from ..encoders import ImageEncoder, SentenceEncoder, TableEncoder
 from ..encoders.named import encoder_of
-from ..pipelines import DenseRows
+from ..pipelines import DenseRows, RowWise
 from ..text import one_line
 
 _MAX_FEATURES, _MAX_GRAMS, _MAX_TOKENS, _MAX_NAME = 2**16, 10, 2**16, 200
@@ -164,6 +164,8 @@ def step_of(live: Any) -> Step | None:
     kind = type(live)
     if live is None or isinstance(live, (str, DenseRows)):
         return None
+    if kind is NamedEncoder:
+        return Step("encoder", live.step.settings)
     if kind is Normalizer:
         return Step("norm", {"norm": live.norm})
     if kind in (SentenceEncoder, ImageEncoder):
@@ -267,10 +269,15 @@ def table_of(settings: dict[str, Any]) -> TableEncoder:
 
 
 @dataclass(frozen=True)
-class NamedEncoder:
-    """In place of an encoder whose weights are not at hand: what it is called."""
+class NamedEncoder(RowWise):
+    """In place of an encoder whose weights are not at hand: what a folder says of it."""
 
-    identity: str
+    step: Step
+
+    @property
+    def identity(self) -> str:
+        """What a record calls it."""
+        return str(self.step.settings["name"])
 
 
 def made(step: Step) -> list[Any]:
@@ -299,7 +306,7 @@ def made(step: Step) -> list[Any]:
             return [HashingVectorizer(**{**s, "ngram_range": tuple(s["ngram_range"])}), DenseRows()]
         case "table":
             return [table_of(s)]
-    return [NamedEncoder(s["name"])]
+    return [NamedEncoder(step)]
 
 
 def _fitted(live: Any, **state: Any) -> Any:

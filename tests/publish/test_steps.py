@@ -254,7 +254,7 @@ def test_no_place_of_a_stranger_is_opened(tmp_path):
 
 
 @pytest.mark.kills(
-    "publish/steps.py", 'return [NamedEncoder(s["name"])]', 'return [SentenceEncoder(s["name"])]'
+    "publish/steps.py", "return [NamedEncoder(step)]", 'return [SentenceEncoder(s["name"])]'
 )
 def test_encoders_that_the_receiver_names(tmp_path):
     """The weights that he trusts are compared, and run; the folder holds none."""

@@ -1,0 +1,115 @@
+"""Pictures in files, of a column or of a folder that has a folder for each class."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..encoders.images import check_colours, pixels_of
+from ..text import one_line
+from .options import InputError
+from .parquet import chosen, files_of, folder_of, keys_of
+from .table import Cells, Columns, Table, fault_of, name_of
+
+#: Formats of pictures, by their content; others of Pillow's run programs, or only look like one.
+PICTURES = (
+    *("AVIF", "BMP", "DIB", "GIF", "ICO", "JPEG", "JPEG2000", "MPO", "PCX", "PNG", "PPM", "QOI"),
+    *("TGA", "TIFF", "WEBP"),
+)
+
+
+@dataclass(frozen=True)
+class Picture:
+    """An image file, opened when it is embedded; errors tell its ``place``, no private name."""
+
+    file: Path
+    place: str = field(compare=False)
+
+    def check(self) -> None:
+        """Raise an InputError unless the beginning of the file is that of a picture."""
+        self._opened(check_colours)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[np.uint8]:
+        return self._opened(pixels_of)
+
+    def _opened(self, use: Callable[[Any], Any]) -> Any:
+        formats = {*_formats().values()}
+        from PIL import Image
+
+        try:
+            reason = fault_of(self.file)
+            if reason is None:
+                with Image.open(self.file, formats=[*formats]) as image:
+                    if image.format != "TIFF" or getattr(image, "n_frames", 1) == 1:
+                        return use(image)
+                reason = "it has pages"
+        except Exception as error:
+            # Readers of damaged pictures raise what they like.
+            reason = str(error) if "eight bits" in str(error) else type(error).__name__
+        raise InputError(f"{self.place}: no image that can be read ({reason}).")
+
+
+def _formats() -> dict[str, str]:
+    """Formats of pictures that this Pillow reads, by the endings of their files."""
+    try:
+        from PIL import Image
+    except ImportError:
+        raise InputError("images are read by Pillow; pip install pillow.") from None
+    endings = Image.registered_extensions().items()
+    return {end: name for end, name in endings if name in PICTURES and name in Image.OPEN}
+
+
+def opened(path: Path, names: list[str | None]) -> list[Picture | None]:
+    """The pictures of a table or a folder, by their names, whose beginnings are read."""
+    # Of a folder the owner must find the file.
+    of_folder, folder = path.is_dir(), path if path.is_dir() else path.parent
+    pictures = [
+        None
+        if name is None
+        else Picture(folder / name, f"{path}: {one_line(name, 200) if of_folder else f'row {i}'}")
+        for i, name in enumerate(names, 1)
+    ]
+    for picture in pictures:
+        if picture is not None:
+            picture.check()
+    return pictures
+
+
+def pictures_of(path: Path, columns: Columns) -> Table:
+    """A folder of pictures, with a folder for each class; or of Parquet that names pictures."""
+    if next(path.rglob("*.parquet"), None) is not None:
+        return folder_of(path, columns)
+    if columns.owner is not None:
+        raise InputError(f"{path}: a folder of images names no owners; use a table with --image.")
+    endings = {*_formats()}
+
+    def is_picture(name: Path) -> bool:
+        if name.suffix.lower() in endings:
+            return True
+        try:
+            Picture(path / name, "").check()
+        except InputError:
+            return False
+        return True
+
+    names = chosen(path, files_of(path), is_picture, ".", "pictures")
+    whole: Cells = {columns.content: [str(name) for name in names]}
+    if columns.label is not None:
+        label = name_of(columns.label)
+        keys = ((name, keys_of(name)) for name in names)
+        whole[label] = [k[label] if label in k else _class_of(path, name) for name, k in keys]
+    return Table(path, whole)
+
+
+def _class_of(path: Path, name: Path) -> str | None:
+    """The folder of a picture; an InputError where folders of classes may lie one level below."""
+    if len(name.parts) > 2:
+        raise InputError(
+            f"{path}: folders lie in {one_line(name.parts[0], 60)}, and only the first level can "
+            "be the classes: pass the folder that holds one folder for each, or a table with "
+            "--image."
+        )
+    return name.parts[0] if len(name.parts) > 1 else None

@@ -1,0 +1,185 @@
+"""``balldp embed``: rows that are made once, and are the records for every other command."""
+
+import json
+import os
+import re
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from sklearn_balldp.command import main
+from sklearn_balldp.encoders import SentenceEncoder, base
+from sklearn_balldp.publish import load
+
+GOAL = "--label topic --epsilon 30"
+ROWS = f"rows.npz --embedding embedding {GOAL}"
+TEXTS = f"texts.csv --text message {GOAL}"
+
+
+@pytest.fixture
+def embedded(monkeypatch):
+    """An encoder without a library: how many texts it embedded, and its name."""
+    texts = []
+    name = ["weights sha256:0123456789abcdef"]
+
+    def encode(self, records, progress):
+        rows = np.zeros((len(records), 16), dtype=np.float32)
+        for row, text in zip(rows, records, strict=True):
+            texts.append(text)
+            for word in text.split():
+                row[zlib.crc32(word.encode()) % 16] += 1.0
+        progress(len(records))
+        return rows
+
+    monkeypatch.setattr(SentenceEncoder, "_encode", encode)
+    monkeypatch.setattr(SentenceEncoder, "_identity", lambda self: {})
+    monkeypatch.setattr(SentenceEncoder, "identity", property(lambda self: name[0]))
+    monkeypatch.setattr(SentenceEncoder, "check_library", lambda self: None)
+    monkeypatch.setattr(SentenceEncoder, "cut", lambda self, texts: (0, 0, 0, None))
+    return texts, name
+
+
+@pytest.fixture
+def balldp(tmp_path, monkeypatch, capsys, embedded):
+    """Run a command beside texts of two topics: what it printed, or its error."""
+    monkeypatch.chdir(tmp_path)
+    words = np.array(["card bank", "rain wind"])[np.arange(120) % 2]
+    texts = [f"{own} {i} EUR on {i % 28 + 1} May" for i, own in enumerate(words)]
+    table = {"message": texts, "topic": ["a", "b"] * 60, "who": [f"p{i // 2}" for i in range(120)]}
+    pd.DataFrame(table).to_csv("texts.csv", index=False)
+    table["message"] = [f"public {text}" for text in texts]
+    pd.DataFrame(table).to_csv("public.csv", index=False)
+
+    def run(command, status=0):
+        capsys.readouterr()
+        assert main(command.split()) == status, capsys.readouterr().err
+        out, error = capsys.readouterr()
+        return error if status else out
+
+    return run
+
+
+@pytest.mark.kills("command/embed.py", "body.getvalue(), private=True", "body.getvalue()")
+@pytest.mark.kills(
+    "command/embed.py", "        shutil.rmtree(parts_of(out)", "        str(parts_of(out)"
+)
+@pytest.mark.kills("command/job.py", "step, column = made\n", "step, _ = made\n")
+@pytest.mark.kills("command/verify.py", "encoder = _Made(maker)", "pass")
+@pytest.mark.parametrize("owner", ["", " --owner who"])
+def test_rows_and_texts_make_one_model(owner, balldp, embedded):
+    """Whether a file was embedded before or on the way, and whichever of both is checked."""
+    said = balldp(f"embed texts.csv --text message --label topic --out rows.npz{owner}")
+    assert "rows.npz: 120 rows of 16 numbers" in said
+    assert "balldp plan rows.npz --embedding embedding" in said
+    assert sorted(path.name for path in Path().iterdir()) == ["public.csv", "rows.npz", "texts.csv"]
+    if os.name == "posix":
+        assert Path("rows.npz").stat().st_mode & 0o077 == 0
+    with np.load("rows.npz") as held:
+        columns = ["embedding", "topic", *(["who"] if owner else [])]
+        assert held.files == [*columns, "balldp.made"]
+        assert np.abs(np.linalg.norm(held["embedding"], axis=1) - 1.0).max() < 1e-6
+    del embedded[0][:]
+    for records, place in ((ROWS, "of_rows"), (TEXTS, "of_texts")):
+        balldp(f"train {records} --radius 0.6 --out {place} --keep-transcript {place}_kept{owner}")
+    assert len(embedded[0]) == 120
+    config, other = (
+        json.loads(Path(p, "config.json").read_text()) for p in ("of_rows", "of_texts")
+    )
+    del config["digest"], other["digest"]
+    assert config == other
+    assert (config["column"], config["steps"][0]["name"]) == ("message", embedded[1][0])
+    for own in ("of_texts_kept --private rows.npz", "of_rows_kept --private texts.csv --encoder x"):
+        shown = balldp(f"verify {own} --label topic{owner}")
+        assert "PASS          scale of the noise" in shown
+    released = load("of_rows", encoder=SentenceEncoder())[-1].release_
+    assert (released.encoder, released.unit) == (embedded[1][0], "person" if owner else "record")
+
+
+@pytest.mark.kills("command/embed.py", "options.cache or parts_of(out))", "options.cache)")
+@pytest.mark.parametrize("cache", ["", " --cache kept"])
+def test_who_interrupts_embeddings_goes_on_from_there(cache, balldp, embedded, monkeypatch):
+    monkeypatch.setattr(base, "_KEPT", 50)
+    encode, texts = SentenceEncoder._encode, embedded[0]
+
+    def interrupted(self, records, progress):
+        if len(texts) >= 100:
+            raise KeyboardInterrupt
+        return encode(self, records, progress)
+
+    command = f"embed texts.csv --text message --out rows.npz{cache}"
+    with monkeypatch.context() as patch:
+        patch.setattr(SentenceEncoder, "_encode", interrupted)
+        said = balldp(command, 2)
+    kept = "kept" if cache else "rows.npz.part"
+    assert said.endswith(
+        f"interrupted; what it has embedded lies in {kept}, and the same command "
+        "goes on from there.\n"
+    )
+    assert Path(kept, "embeddings.sqlite").stat().st_mode & 0o077 == 0
+    assert not Path("rows.npz").exists()
+    balldp(command)
+    assert len(texts) == 120
+    assert Path(kept).exists() == (cache != "")
+    with np.load("rows.npz") as held:
+        assert np.array_equal(held["embedding"], SentenceEncoder().transform(texts_of()))
+
+
+def texts_of():
+    return pd.read_csv("texts.csv")["message"].tolist()
+
+
+def test_edits_are_rows_too(balldp):
+    said = balldp("embed public.csv --text message --label topic --edits --out public.npz")
+    moved = float(said.partition("by up to ")[2].split()[0])
+    balldp("embed texts.csv --text message --label topic --out rows.npz")
+    for records, public in ((ROWS, "public.npz"), (TEXTS, "public.csv")):
+        shown = balldp(f"train {records} --radius edits --public {public} --out {public[-3:]}")
+        release = load(public[-3:], encoder=SentenceEncoder())[-1].release_
+        assert release.radius == pytest.approx(moved, rel=1e-2)
+        assert re.search(r"this covers 9\d(\.\d)? % of the", " ".join(shown.split()))
+        assert "on 120 public records" in shown
+
+
+@pytest.mark.kills("command/job.py", "!= step.identity", "== ''")
+@pytest.mark.kills("command/verify.py", "same_encoder(maker, other) is False", "False")
+def test_rows_of_another_encoder_are_refused(balldp, embedded):
+    for name in ("texts.csv --out rows.npz", "public.csv --out same.npz"):
+        balldp(f"embed {name} --text message --label topic")
+    embedded[1][0] = "others sha256:fedcba9876543210"
+    balldp("embed public.csv --text message --label topic --out public.npz")
+    balldp(f"train {TEXTS} --radius 0.6 --out model --head prototypes")
+    given = f"{ROWS} --radius 0.6"
+    assert "not made as those of rows.npz" in balldp(f"plan {given} --public public.npz", 2)
+    assert "says what made its rows" in balldp(f"plan {given} --encoder others", 2)
+    assert "--public FILE" in balldp(f"plan {ROWS} --radius edits", 2)
+    assert "embed --edits" in balldp(f"plan {ROWS} --radius edits --public same.npz", 2)
+    said = balldp("verify model --private rows.npz --label topic", 2)
+    assert "its rows were made by weights sha256:0123456789abcdef, the model's by others" in said
+
+
+@pytest.mark.parametrize("made", ["", "{}", '{"step": {"kind": "table"}, "column": "t"}', "7"])
+def test_what_embed_does_not_write_is_refused(made, balldp):
+    balldp("embed texts.csv --text message --label topic --out rows.npz")
+    with np.load("rows.npz") as held:
+        arrays = {**held, "balldp.made": np.array(made)}
+    np.savez("rows.npz", **arrays)
+    assert "'balldp.made' is not what embed writes" in balldp(f"plan {ROWS} --radius 0.6", 2)
+
+
+def test_embed_says_what_is_wrong_before_anything_is_embedded(balldp, monkeypatch):
+    monkeypatch.setattr(SentenceEncoder, "transform", lambda *_: pytest.fail("it was embedded"))
+    pd.read_csv("texts.csv").rename(columns={"topic": "embedding"}).to_csv("t.csv", index=False)
+    given = "t.csv --text message --out"
+    for command, said in (
+        (f"{given} rows.npz --label embedding", "rename the column 'embedding'"),
+        (f"{given} rows.npz --label topic", "no column 'topic'"),
+        (f"{given} rows.csv", "must end in .npz"),
+        (f"{given} none/rows.npz", "no folder that can be written to"),
+        ("no.csv --text message --out rows.npz", "there is no such file"),
+        (f"{given} rows.npz --encoder bank/letters", "say hf://bank/letters"),
+    ):
+        assert said in balldp(f"embed {command}", 2)
+    assert not list(Path().glob("rows*"))
