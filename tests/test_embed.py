@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import warnings
 import zlib
 from pathlib import Path
 
@@ -96,6 +97,52 @@ def test_rows_and_texts_make_one_model(owner, balldp, embedded):
         assert "PASS          scale of the noise" in shown
     released = load("of_rows", encoder=SentenceEncoder())[-1].release_
     assert (released.encoder, released.unit) == (embedded[1][0], "person" if owner else "record")
+
+
+@pytest.mark.kills(
+    "command/train.py", "**job.records.groups, **job.examples", "**job.records.groups"
+)
+@pytest.mark.kills("command/public.py", "0 if columns.table is None", "9 if columns.table is None")
+@pytest.mark.parametrize("protected", [False, True])
+def test_public_examples_of_a_file(protected, balldp, embedded):
+    """As texts or as rows; nothing compares them with the private records."""
+    table = pd.read_csv("public.csv").assign(message=lambda t: "an example: " + t["message"])
+    table[:10].to_csv("examples.csv", index=False)
+    table[:9].assign(topic="c").to_csv("strange.csv", index=False)
+    pd.read_csv("texts.csv")[:10].to_csv("private.csv", index=False)
+    table[9:30].to_csv("tests.csv", index=False)
+    Path("classes.txt").write_text("a\nb\n")
+    hidden = " --labels protected --classes classes.txt" if protected else ""
+    given = f"--radius 0.6{hidden}"
+    said = balldp(f"train {TEXTS} {given} --out model --examples examples.csv --public public.csv")
+    assert "Examples  10 public ones" in said
+    assert "started from 10 public examples" in Path("model/CARD.md").read_text()
+    kept = load("model", encoder=SentenceEncoder())[-1].released_.settings.examples
+    # Records of the private file say nothing, and change nothing; with examples none is lost.
+    little = f"train {TEXTS} {given} --out other".replace("epsilon 30", "epsilon 0.01")
+    assert protected or "every class is likely lost" in balldp(little, 2)
+    again = balldp(f"{little} --examples private.csv")
+    assert not re.search("among|private.csv", again)
+    for name in ("texts", "examples"):
+        balldp(f"embed {name}.csv --text message --label topic --out {name}.npz")
+    rows = f"texts.npz --embedding embedding {GOAL} {given} --examples"
+    assert "Examples  10 public ones" in balldp(f"plan {rows} examples.npz")
+    balldp(f"train {rows} examples.npz --out of_rows")
+    own = load("of_rows", encoder=SentenceEncoder())[-1].released_.settings.examples
+    np.testing.assert_allclose(own.means, kept.means, atol=1e-6)
+    wrong = {
+        f"train {TEXTS} {given} --out x --examples examples.csv --public tests.csv": "1 of its 10 ",
+        f"plan {rows} texts.npz": "are the private records; name public ones",
+        f"plan {rows} examples.csv": "embedding",
+        f"plan {rows} none.npz": "there is no such file",
+        f"plan {rows} examples.npz --head prototypes": "--head prototypes has no use for them",
+        f"train {TEXTS} {given} --out x --examples strange.csv": "none of its labels is a class",
+    }
+    for command, reason in wrong.items():
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            assert reason in balldp(command, 2)
+    assert not Path("x").exists()
 
 
 @pytest.mark.kills("command/embed.py", "options.cache or parts_of(out))", "options.cache)")

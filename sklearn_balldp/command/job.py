@@ -5,7 +5,7 @@ import math
 import time
 import warnings
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ from ..text import appearance, one_line, trimmed
 from .columns import change_of, check_apart, declared_in, unlike_declared
 from .embed import encoder_from, maker_of, radius_of_edits, rows_of
 from .options import CANDIDATES, EDITS, HEADS, InputError
-from .public import of_classes, read_public
+from .public import of_classes, read_examples, read_public
 from .records import Records, aligned, read
 from .table import SHOWN, Columns
 
@@ -56,6 +56,8 @@ class Job:
     plan: Plan  # what the fit would release
     seconds_of_steps: float  # about how long the steps of the fit will take
     change: Any = None  # of a table: the change of a record that is declared to be hidden
+    #: Public examples, as a fit takes them; empty without, and in a plan that has no rows.
+    examples: dict[str, Any] = field(default_factory=dict)
 
     @property
     def hidden(self) -> HiddenColumns | None:
@@ -66,7 +68,7 @@ class Job:
 
     def rows(self, X: Any) -> NDArray[Any]:
         """Rows as the head sees them."""
-        return np.asarray(self.step.transform(X) if isinstance(self.step, Normalizer) else X)
+        return _rows(self.step, X)
 
 
 def prepare(options: argparse.Namespace) -> Job:
@@ -91,6 +93,7 @@ def prepare(options: argparse.Namespace) -> Job:
             f"--delta {options.delta:g} must be above 0 and below 1/n, {1 / n_units:.2g}."
         )
     public = read_public(options.public, replace(columns, owner=None), records)
+    examples = read_examples(options.examples, replace(columns, owner=None), public)
     protected = options.labels == "protected"
     if protected:
         classes = _classes(options.classes)
@@ -104,6 +107,8 @@ def prepare(options: argparse.Namespace) -> Job:
         if public is not None:
             edits = radius == EDITS
             public = rows_of(options.public, public, encoder, columns.content, edits=edits)
+        if examples is not None:
+            examples = rows_of(options.examples, examples, encoder, columns.content)
     if radius == EDITS:
         assert public is not None
         radius = radius_of_edits(public)
@@ -115,19 +120,21 @@ def prepare(options: argparse.Namespace) -> Job:
     elif made := maker_of(options.file, records):
         step, column = made
         params["encoder"] = step.identity
-        _check_made(options, public, step)
+        _check_made(options, step, public=public, examples=examples)
     elif columns.kind == "embedding":
         # Public rows of another width are refused before any noise is drawn.
         step, params["encoder"] = Normalizer().fit(records.X[:1]), options.encoder
     width = _assumed_width(options) if step is None else records.X.shape[1]
     head = CLASSES[HEADS[options.head]](radius=radius, verbose=True, **params)
+    known = head.classes if protected else records.y
     if public is not None:
-        public = of_classes(options.public, public, head.classes if protected else records.y)
+        public = of_classes(f"--public {options.public}", public, known)
+    more = {} if examples is None else _as_examples(options, examples, step, known)
     labels = {} if protected else {"y": records.y}
-    plan = head.plan(len(records.X), width, **labels, **records.groups)
+    plan = head.plan(len(records.X), width, **labels, **records.groups, **more)
     # The forecast by public records takes the same steps twice, with noise and without.
     of_steps = (1 if public is None else 3) * seconds_of_steps(plan.release)
-    return Job(head, column, step, records, public, plan, of_steps, change)
+    return Job(head, column, step, records, public, plan, of_steps, change, more)
 
 
 # -- options --------------------------------------------------------------------------------------
@@ -172,6 +179,11 @@ def _params(options: argparse.Namespace) -> dict[str, Any]:
     refused = {
         f"--risk {risk} must lie between a blind guess, {guess:g}, and 1.": beyond,
         f"--rare needs {sizes}": rare and protected,
+        f"--examples {options.examples} are the private records; name public ones.": (
+            options.examples is not None and options.examples.resolve() == options.file.resolve()
+        ),
+        "--examples: --head prototypes has no use for them.": options.examples is not None
+        and name == "prototypes",
         "--rare: scores of the SVC are no log-odds; use --head logistic.": rare and name == "svc",
         f"--keep-transcript: --head {name} has no steps to keep.": keeps and not descends,
         "--labels protected needs --classes FILE, a public list of labels.": protected
@@ -213,16 +225,39 @@ def _check_table(path: Path, encoder: TableEncoder, records: Records) -> None:
         warnings.warn(f"{path}: {note}", stacklevel=2)
 
 
-def _check_made(options: argparse.Namespace, public: Records | None, step: Any) -> None:
+def _check_made(options: argparse.Namespace, step: Any, **public: Records | None) -> None:
     """Raise an InputError where options or public rows contradict what made the private ones."""
     if options.embedding and options.encoder:
         raise InputError(f"--encoder: {options.file} says what made its rows; leave it out.")
-    other = None if public is None else maker_of(options.public, public)
-    if public is not None and (other is None or other[0].identity != step.identity):
-        raise InputError(
-            f"--public {options.public}: its rows were not made as those of {options.file}, by "
-            f"{step.identity}; make them by balldp embed with the same options."
+    for name, records in public.items():
+        path = getattr(options, name)
+        other = None if records is None else maker_of(path, records)
+        if records is not None and (other is None or other[0].identity != step.identity):
+            raise InputError(
+                f"--{name} {path}: its rows were not made as those of {options.file}, by "
+                f"{step.identity}; make them by balldp embed with the same options."
+            )
+
+
+def _as_examples(
+    options: argparse.Namespace, examples: Records, step: Any, classes: Any
+) -> dict[str, Any]:
+    """Public examples as a fit takes them; empty in a plan of texts or images, without rows."""
+    if step is None:
+        warnings.warn(
+            "--examples are not in this plan, as they are no rows, which balldp embed makes.",
+            stacklevel=2,
         )
+        return {}
+    own = of_classes(f"--examples {options.examples}", examples, classes)
+    if own is None:
+        raise InputError(f"--examples {options.examples}: none of its labels is a class.")
+    return {"X_public": _rows(step, own.X), "y_public": own.y}
+
+
+def _rows(step: Any, X: Any) -> NDArray[Any]:
+    """Rows as the head sees them."""
+    return np.asarray(step.transform(X) if isinstance(step, Normalizer) else X)
 
 
 def _assumed_width(options: argparse.Namespace) -> int:

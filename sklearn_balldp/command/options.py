@@ -37,7 +37,7 @@ PARAMETERS = {
     "weights": "--encoder",
 }
 # Files that are read, the first two without an option; a model may lie on the hub too.
-_READ = "model", "file", "public", "classes", "columns", "private", "earlier"
+_READ = "model", "file", "public", "examples", "classes", "columns", "private", "earlier"
 # Codes of terminals: green, yellow, red, violet and grey.
 _COLOURS = {PASS: 32, WEAK: 33, FAIL: 31, CANNOT_CHECK: 35, STATED: 90}
 _VERIFY = """\
@@ -111,6 +111,9 @@ def of_plan(parser: argparse.ArgumentParser) -> None:
     add("--label", metavar="COLUMN", required=True, help="column of labels")
     public = "public records in the same columns: for --radius edits, and to test the model on"
     add("--public", type=Path, metavar="FILE", help=public)
+    examples = """public records in the same columns that the fit starts from, chosen without a look
+        at the private ones, and published as sums"""
+    add("--examples", type=Path, metavar="FILE", help=examples)
     radius = f"""distance between unit rows within which a replaced record is hidden; edits takes it
         from public texts, so that a share of {HIDDEN_EDITS:g} of small edits is hidden; none hides
         replacements at any distance"""

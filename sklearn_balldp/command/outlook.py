@@ -34,6 +34,8 @@ def describe(job: Job) -> str:
         lines.append(f"{_BELOW}{records.n_repeated:,} repeat an earlier one; all are kept")
     if records.owners is not None:
         lines.append(f"Owners    {release.n_units:,}; all records of one are hidden together")
+    if release.examples:
+        lines.append(f"Examples  {release.examples:,} public ones, which the fit starts from")
     if job.hidden is not None:
         lines += _of_columns(job, job.hidden)
     lines.append(
@@ -91,7 +93,9 @@ def foretell(job: Job) -> NDArray[np.floating] | None:
         print("Accuracy  not foretold without rows, which balldp embed makes")
         return None
     rows = job.rows(job.public.X)
-    print(f"Accuracy  {foretold(job.head, job.records, job.public, rows)}", flush=True)
+    print(
+        f"Accuracy  {foretold(job.head, job.records, job.public, rows, job.examples)}", flush=True
+    )
     return rows
 
 
@@ -106,7 +110,7 @@ def warning(job: Job, score: float | None) -> str | None:
     if job.plan.release.guarantee().advantage > NOTHING_HIDDEN:
         return "the model hides next to nothing: lower epsilon before you publish one."
     ratios = job.plan.class_signal_to_noise or (max(job.plan.signal_to_noise, default=math.inf),)
-    lost = sum(ratio < LOST for ratio in ratios) > len(ratios) / 2
+    lost = sum(ratio < LOST for ratio in ratios) > len(ratios) / 2 and not job.examples
     if score is not None and job.public is not None:
         lost = lost or score <= baseline(job.public)
     if not lost:

@@ -41,13 +41,32 @@ def read_public(path: Path | None, columns: Columns, private: Records) -> Record
     return public
 
 
+def read_examples(path: Path | None, columns: Columns, public: Records | None) -> Records | None:
+    """Public examples of a file, if one is named; those that test the model must not be among them.
+
+    Nothing compares them with the private records: what is said of it would tell that one is there.
+    """
+    if path is None:
+        return None
+    examples = read(path, columns, missing="drop")
+    contents = {*map(_digest, examples.X)}
+    common = 0 if public is None else len({*map(_digest, public.X)} & contents)
+    # In tables of few values many records are equal by chance.
+    if common > (0 if columns.table is None else len(contents) / 2):
+        raise InputError(
+            f"--examples {path}: {common:,} of its {len(contents):,} different records are in "
+            "--public too, which tests the model; take them out of one of the two."
+        )
+    return examples
+
+
 def _digest(record: Any) -> bytes:
     # Rows and images would take their memory again.
     body = record.encode() if isinstance(record, str) else np.asarray(record).tobytes()
     return hashlib.blake2b(body, digest_size=16).digest()
 
 
-def of_classes(path: Path, public: Records, classes: Any) -> Records | None:
+def of_classes(named: str, public: Records, classes: Any) -> Records | None:
     """Public records that a model can be right about; None if there are none."""
     y = np.array(aligned(np.asarray(public.y).tolist(), classes))
     labels, counts = np.unique(y, return_counts=True)
@@ -63,7 +82,7 @@ def of_classes(path: Path, public: Records, classes: Any) -> Records | None:
     places = np.flatnonzero(~np.isin(y, labels[strange]))
     use = f"The other {len(places):,} records are used" if len(places) else "No accuracy is stated"
     warnings.warn(
-        f"--public {path}: {len(shown):,} of its {len(labels):,} labels are no class: "
+        f"{named}: {len(shown):,} of its {len(labels):,} labels are no class: "
         f"{', '.join(shown[:SHOWN])}{more}. {use}.",
         stacklevel=2,
     )
@@ -73,11 +92,17 @@ def of_classes(path: Path, public: Records, classes: Any) -> Records | None:
     return replace(public, X=X, y=y[places])
 
 
-def foretold(head: Any, private: Records, public: Records, rows: NDArray[Any]) -> str:
+def foretold(
+    head: Any,
+    private: Records,
+    public: Records,
+    rows: NDArray[Any],
+    examples: dict[str, Any] | None = None,
+) -> str:
     """Accuracy to expect, by the same fit on public ``rows`` in place of the private ones.
 
     Each private record gives way to one of its label, or of any where labels are hidden. Beside it
-    stands the same fit without noise, on the same rows.
+    stands the same fit without noise, on the same rows; ``examples`` are the fit's own.
     """
     labels, wanted, rng = np.asarray(public.y), np.asarray(private.y), np.random.default_rng(0)
     classes = np.unique(wanted if head.classes is None else head.classes)
@@ -96,10 +121,10 @@ def foretold(head: Any, private: Records, public: Records, rows: NDArray[Any]) -
     if lacking:
         return f"not foretold: {lacking} classes have too few public records"
     chosen = ordered[first[own] + rng.integers(sizes[own])]
-    given = rows[chosen], labels[chosen]
+    given, more = (rows[chosen], labels[chosen]), private.groups | (examples or {})
     try:
-        noisy = clone(head).fit(*given, **private.groups)
-        plain = clone(head).set_params(epsilon=_NOISELESS).fit(*given, **private.groups)
+        noisy = clone(head).fit(*given, **more)
+        plain = clone(head).set_params(epsilon=_NOISELESS).fit(*given, **more)
     except ValueError:
         # A forecast ends no run: what is wrong with the private records is said by their fit.
         return "not foretold: public records cannot be fitted"

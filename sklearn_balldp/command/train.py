@@ -40,7 +40,8 @@ def train(options: argparse.Namespace) -> None:
             if account is not None:
                 print(account.state, flush=True)
             ratios = job.plan.class_signal_to_noise
-            if ratios and max(ratios) < LOST and not options.anyway:
+            # Public examples tell the classes apart without the records, too.
+            if ratios and max(ratios) < LOST and not (options.anyway or job.examples):
                 raise InputError(
                     "every class is likely lost in the noise: more records, a larger epsilon or a "
                     "smaller radius help; nothing was fitted or charged, and --anyway trains all "
@@ -53,7 +54,7 @@ def train(options: argparse.Namespace) -> None:
                 public = foretell(job)
                 rows = job.rows(job.records.X)
             job.head.set_params(accountant=accountant)
-            job.head.fit(rows, job.records.y, **job.records.groups)
+            job.head.fit(rows, job.records.y, **job.records.groups, **job.examples)
             model = Pipeline([("rows", job.step), ("head", job.head)])
             named = {"column": job.column, "change": job.change}
             _write(model, new, out, named)
