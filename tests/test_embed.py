@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sklearn_balldp.command import main
+from sklearn_balldp.command import embed, main
 from sklearn_balldp.encoders import SentenceEncoder, base
 from sklearn_balldp.publish import load
 
@@ -186,4 +186,14 @@ def test_embed_says_what_is_wrong_before_anything_is_embedded(balldp, monkeypatc
         (f"{given} rows.npz --encoder bank/letters", "say hf://bank/letters"),
     ):
         assert said in balldp(f"embed {command}", 2)
+    for option in ("--edits", "--max-length 7"):
+        said = balldp(f"embed t.csv --image message --out rows.npz {option}", 2)
+        assert "is for --text" in said
+    with monkeypatch.context() as patch:
+        patch.setattr(embed, "read", interrupt)
+        assert "interrupted; nothing was written" in balldp(f"embed {given} rows.npz", 2)
     assert not list(Path().glob("rows*"))
+
+
+def interrupt(*_, **__):
+    raise KeyboardInterrupt

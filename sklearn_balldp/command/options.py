@@ -325,11 +325,6 @@ def check_new(out: Path) -> None:
         raise InputError(f"--out {out}: {out.parent} is no folder that can be written to.")
 
 
-def parts_of(out: Path) -> Path:
-    """Where ``embed`` keeps what it has embedded until its file is written."""
-    return out.with_name(f"{out.name}.part")
-
-
 def in_options(message: str) -> str:
     """A message of the package, with options of the command for parameters of Python."""
 
