@@ -425,7 +425,7 @@ def test_what_speaks_against_publishing_is_said(goal, warning, balldp):
 
 
 @pytest.mark.kills("publish/card.py", "if protected and anywhere and", "if protected and")
-@pytest.mark.kills("command/outlook.py", "in in_short(release, table", "in in_short(release, None")
+@pytest.mark.kills("command/outlook.py", "in_short(release, job.hidden", "in_short(release, None")
 @pytest.mark.parametrize("records", ["rows.csv ROWS", "smoke.csv --columns smoke.toml"])
 @pytest.mark.parametrize("labels", ["", " --labels protected --classes classes.txt"])
 @pytest.mark.parametrize("radius", ["0.5", "none"])
