@@ -34,6 +34,8 @@ def describe(job: Job) -> str:
         lines.append(f"{_BELOW}{records.n_repeated:,} repeat an earlier one; all are kept")
     if records.owners is not None:
         lines.append(f"Owners    {release.n_units:,}; all records of one are hidden together")
+    if getattr(job.head, "class_embeddings", None) is not None:
+        lines.append("Names     of classes are public: noisy class means are drawn towards them")
     if job.hidden is not None:
         lines += _of_columns(job, job.hidden)
     lines.append(
