@@ -5,7 +5,6 @@ import os
 import re
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -14,16 +13,13 @@ import pyarrow.parquet
 import pytest
 from axes import frame
 from PIL import Image
-from sklearn.feature_extraction.text import HashingVectorizer
 
 from sklearn_balldp import BallDPRidgePrototype, PrivacyAccountant
 from sklearn_balldp.classifiers import image_classifier, text_classifier
 from sklearn_balldp.command import main
-from sklearn_balldp.command.embed import edits_of, radius_of_edits
 from sklearn_balldp.command.options import COMMANDS, InputError
 from sklearn_balldp.command.options import HEADS as NAMED
-from sklearn_balldp.command.records import Columns, Records, read
-from sklearn_balldp.edits import edit_pairs
+from sklearn_balldp.command.records import Columns, read
 from sklearn_balldp.encoders import ImageEncoder, SentenceEncoder
 from sklearn_balldp.encoders.named import installed
 from sklearn_balldp.heads import HEADS
@@ -378,26 +374,6 @@ def test_missing_values_and_repeats(balldp):
     assert "2 repeat an earlier one; all are kept" in shown
 
 
-def test_the_radius_of_edits_tells_records_by_their_texts():
-    """An encoder that runs in batches rounds the same text in many ways."""
-    words, rng = HashingVectorizer(n_features=32, norm=None), np.random.default_rng(0)
-
-    def transform(texts):
-        rows = words.transform(texts).toarray()
-        rows = rows + 1e-9 * rng.standard_normal(rows.shape)
-        return rows / np.linalg.norm(rows, axis=1, keepdims=True)
-
-    texts = [f"Anna paid {n} in Paris on {n} May" for n in (10, 11, 12)]
-    encoder = SimpleNamespace(transform=transform)
-    public = Records(texts, None, None, beside=edits_of(texts, encoder))
-    choice = radius_of_edits(public).estimator.choice_
-    pairs = edit_pairs(texts)
-    gaps = np.linalg.norm(transform(pairs.before) - transform(pairs.after), axis=1)
-    within = [all(gaps[np.equal(pairs.record, n)] <= choice.value + 1e-6) for n in range(3)]
-    assert choice.origin.n == len(pairs) > 3
-    assert choice.origin.share_of_records == pytest.approx(np.mean(within))
-
-
 def test_public_records_tell_what_the_noise_costs(balldp):
     frame(4000).to_csv("private.csv", index=False)
     public = frame(600, seed=1)
@@ -449,7 +425,7 @@ def test_what_speaks_against_publishing_is_said(goal, warning, balldp):
 
 
 @pytest.mark.kills("publish/card.py", "if protected and anywhere and", "if protected and")
-@pytest.mark.kills("command/outlook.py", "in in_short(release, table", "in in_short(release, None")
+@pytest.mark.kills("command/outlook.py", "in_short(release, job.hidden", "in_short(release, None")
 @pytest.mark.parametrize("records", ["rows.csv ROWS", "smoke.csv --columns smoke.toml"])
 @pytest.mark.parametrize("labels", ["", " --labels protected --classes classes.txt"])
 @pytest.mark.parametrize("radius", ["0.5", "none"])

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import warnings
 import zlib
 from pathlib import Path
@@ -11,7 +12,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sklearn_balldp.command import main
+from sklearn_balldp.command import embed, main
+from sklearn_balldp.command.names import in_words
 from sklearn_balldp.encoders import SentenceEncoder, base
 from sklearn_balldp.publish import load
 
@@ -165,7 +167,8 @@ def test_who_interrupts_embeddings_goes_on_from_there(cache, balldp, embedded, m
         f"interrupted; what it has embedded lies in {kept}, and the same command "
         "goes on from there.\n"
     )
-    assert Path(kept, "embeddings.sqlite").stat().st_mode & 0o077 == 0
+    kept_mode = Path(kept, "embeddings.sqlite").stat().st_mode
+    assert os.name != "posix" or kept_mode & 0o077 == 0
     assert not Path("rows.npz").exists()
     balldp(command)
     assert len(texts) == 120
@@ -178,6 +181,7 @@ def texts_of():
     return pd.read_csv("texts.csv")["message"].tolist()
 
 
+@pytest.mark.kills("command/embed.py", "after, record=record)", "after)")
 def test_edits_are_rows_too(balldp):
     said = balldp("embed public.csv --text message --label topic --edits --out public.npz")
     moved = float(said.partition("by up to ")[2].split()[0])
@@ -186,7 +190,10 @@ def test_edits_are_rows_too(balldp):
         shown = balldp(f"train {records} --radius edits --public {public} --out {public[-3:]}")
         release = load(public[-3:], encoder=SentenceEncoder())[-1].release_
         assert release.radius == pytest.approx(moved, rel=1e-2)
-        assert re.search(r"this covers 9\d(\.\d)? % of the", " ".join(shown.split()))
+        told = (
+            r"this covers 9\d(\.\d)? % of the \d+ given edits, and all of them for [\d.]+ % of the"
+        )
+        assert re.search(told, " ".join(shown.split()))
         assert "on 120 public records" in shown
 
 
@@ -229,4 +236,106 @@ def test_embed_says_what_is_wrong_before_anything_is_embedded(balldp, monkeypatc
         (f"{given} rows.npz --encoder bank/letters", "say hf://bank/letters"),
     ):
         assert said in balldp(f"embed {command}", 2)
+    for option in ("--edits", "--max-length 7"):
+        said = balldp(f"embed t.csv --image message --out rows.npz {option}", 2)
+        assert "is for --text" in said
+    with monkeypatch.context() as patch:
+        patch.setattr(embed, "read", interrupt)
+        assert "interrupted; nothing was written" in balldp(f"embed {given} rows.npz", 2)
     assert not list(Path().glob("rows*"))
+
+
+def interrupt(*_, **__):
+    raise KeyboardInterrupt
+
+
+# Names of classes ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("label", "text"),
+    [
+        *(("card_arrival", "card arrival"), ("cardArrival", "card Arrival"), ("ATM", "ATM")),
+        *(
+            ("why-not?", "why not?"),
+            ("\u732b", "\u732b"),
+            ("\u0939\u093f\u0928", "\u0939\u093f\u0928"),
+        ),
+        *(
+            (code, "")
+            for code in ("7", "-1.5", "c0", "E11.9", "a", "A_b", "2024-01-01", "\u0663", "?")
+        ),
+    ],
+)
+def test_what_is_a_name(label, text):
+    assert in_words(label) == text
+
+
+@pytest.fixture
+def named(balldp):
+    """Texts of two classes with names, and descriptions of them and of a third one."""
+    for name in ("texts.csv", "public.csv"):
+        table = pd.read_csv(name)
+        table["topic"] = table["topic"].map({"a": "bank_card", "b": "rainWind"})
+        table.to_csv(name, index=False)
+    described = {"label": ["other", "rainWind", "bank_card"], "text": ["x", "rain or wind", "card"]}
+    pd.DataFrame(described).to_csv("d.csv", index=False)
+    Path("declared").write_text("bank_card\nrainWind\n")
+    Path("further").write_text("animals\nbank_card\nrainWind\nother\n")
+
+    def run(command):
+        said = balldp(f"{command} --out m")
+        head = load("m", encoder=SentenceEncoder())[-1]
+        assert "Nothing was refuted" in balldp("verify m")
+        shutil.rmtree("m")
+        used = head.class_embeddings is not None
+        assert ("Names     of classes are public" in said) == used
+        return head.class_embeddings if used else None
+
+    return run
+
+
+@pytest.mark.kills(
+    "command/names.py", "found[name] for name in classes]).", "found[name] for name in names])."
+)
+@pytest.mark.kills(
+    "command/names.py", 'options.labels == "protected" and not records', "False and not records"
+)
+def test_names_of_classes_are_embedded_with_the_texts(named, balldp, capsys):
+    """By the encoder of the texts, in the order of the classes; of protected labels only declared
+    ones, as others tell which classes occur."""
+    texts, rows = f"train {TEXTS} --radius 0.6", f"train {ROWS} --radius 0.6"
+    vectors = SentenceEncoder().transform(["bank card", "rain Wind", "card", "rain or wind"])
+    assert np.array_equal(named(texts), vectors[:2])
+    assert np.array_equal(named(f"{texts} --class-texts d.csv"), vectors[2:])
+    protected = " --labels protected --classes declared"
+    for given, shown, hidden in (
+        ("", vectors[:2], None),
+        (" --classes further", vectors[:2], vectors[:2]),
+        (" --classes declared --class-texts d.csv", vectors[2:], vectors[2:]),
+        (" --class-texts none", None, None),
+    ):
+        balldp(f"embed texts.csv --text message --label topic --out rows.npz{given}")
+        for further, expected in (("", shown), (protected, hidden), (" --class-texts none", None)):
+            found = named(rows + further)
+            assert (found is None) == (expected is None)
+            assert found is None or np.array_equal(found, expected)
+        Path("rows.npz").unlink()
+    assert np.array_equal(named(texts + protected), vectors[:2])
+    # Prototypes have no use for them.
+    balldp(f"{texts} --head prototypes --out m")
+
+
+def test_names_that_are_no_words_are_told_and_descriptions_are_whole(named, balldp, capsys):
+    table = pd.read_csv("texts.csv")
+    table.assign(topic=table["topic"].map({"bank_card": 7, "rainWind": "rain"})).to_csv("t.csv")
+    given = "embed t.csv --text message --label topic --out rows.npz"
+    assert main(given.split()) == 0
+    assert "names of 1 of 2 classes are no words, so none is embedded" in capsys.readouterr().err
+    Path("rows.npz").unlink()
+    assert "it lacks 7, rain; name each" in balldp(f"{given} --class-texts d.csv", 2)
+    Path("twice.csv").write_text("label,text\n7,x\nrain,y\n7,z\n")
+    assert "it describes a class twice" in balldp(f"{given} --class-texts twice.csv", 2)
+    assert "no such file" in balldp(f"{given} --class-texts absent.csv", 2)
+    balldp(f"{given} --class-texts none")
+    assert "is for --text" in balldp(f"plan {ROWS} --radius 0.6 --class-texts d.csv", 2)

@@ -27,7 +27,8 @@ from ..progress import shown
 from ..publish.steps import Encoder, NamedEncoder, Step, step_of
 from ..radius import RadiusPolicy
 from ..writing import write_new
-from .options import HIDDEN_EDITS, InputError, parts_of
+from .names import beside_of, texts_of_classes
+from .options import HIDDEN_EDITS, InputError
 from .records import Records, read
 from .table import BESIDE, Columns
 
@@ -49,13 +50,18 @@ class _Made(msgspec.Struct, forbid_unknown_fields=True):
 def embed(options: argparse.Namespace) -> None:
     """Write the rows of a file, with its labels and owners."""
     out, start = options.out, time.monotonic()
+    for name in ("edits", "max_length"):
+        if getattr(options, name) and options.text is None:
+            raise InputError(f"--{name.replace('_', '-')} is for --text.")
     columns = Columns(options.text, options.image, label=options.label, owner=options.owner)
     encoder = encoder_from(columns.kind, options, options.cache or parts_of(out))
     records = read(options.file, columns, missing=options.missing)
     for name in columns.named:
         if name == EMBEDDING or name.startswith(BESIDE):
             raise InputError(f"{options.file}: rename the column {name!r}, as the rows use it.")
+    texts = texts_of_classes(options, records)
     made = rows_of(options.file, records, encoder, columns.content, edits=options.edits)
+    made.beside.update(beside_of(texts, encoder, declared=options.classes is not None))
     held = zip(columns.named, (a for a in (made.y, made.owners) if a is not None), strict=True)
     body = io.BytesIO()
     np.savez(body, **{EMBEDDING: made.X, **dict(held), **made.beside})
@@ -64,6 +70,8 @@ def embed(options: argparse.Namespace) -> None:
         shutil.rmtree(parts_of(out), ignore_errors=True)
     n, width = made.X.shape
     print(f"Wrote     {out}: {n:,} rows of {width} numbers, in {time.monotonic() - start:.0f} s")
+    if texts:
+        print(f"Names     of {len(texts):,} classes are embedded too, as they are public")
     if records.n_dropped:
         print(f"{'':10}{records.n_dropped:,} records lacked something and are left out")
     if options.edits:
@@ -79,7 +87,14 @@ def embed(options: argparse.Namespace) -> None:
 def interrupted(options: argparse.Namespace) -> str:
     """What a run has done that was interrupted, in words."""
     kept = options.cache or parts_of(options.out)
+    if not kept.exists():
+        return "nothing was written"
     return f"what it has embedded lies in {kept}, and the same command goes on from there"
+
+
+def parts_of(out: Path) -> Path:
+    """Where embeddings are kept until the file of rows is written."""
+    return out.with_name(f"{out.name}.part")
 
 
 def encoder_from(kind: str, options: argparse.Namespace, cache: Path | None) -> BaseEncoder:

@@ -22,9 +22,10 @@ from ..mechanisms import DescentBound, GradientPerturbation, MeanGradient
 from ..mechanisms import Records as ArrayRecords
 from ..privacy.release import Release
 from ..publish.columns import HiddenColumns
-from ..text import appearance, one_line, trimmed
+from ..text import appearance, one_line
 from .columns import change_of, check_apart, declared_in, unlike_declared
 from .embed import encoder_from, maker_of, radius_of_edits, rows_of
+from .names import NO_NAMES, beside_of, declared_classes, texts_of_classes, vectors_of
 from .options import CANDIDATES, EDITS, HEADS, InputError
 from .public import of_classes, read_examples, read_public
 from .records import Records, aligned, read
@@ -96,14 +97,16 @@ def prepare(options: argparse.Namespace) -> Job:
     examples = read_examples(options.examples, replace(columns, owner=None), public)
     protected = options.labels == "protected"
     if protected:
-        classes = _classes(options.classes)
+        classes = declared_classes(options.classes)
         records = _declared(records, classes, options.classes)
         params |= {"protect_labels": True, "classes": classes}
     else:
         _check_labels(f"--label {options.label}", records)
     if columns.kind in ("text", "image") and options.command == "train":
         encoder = encoder_from(columns.kind, options, options.cache)
+        texts = texts_of_classes(options, records)
         records = rows_of(options.file, records, encoder, columns.content)
+        records.beside.update(beside_of(texts, encoder, declared=protected))
         if public is not None:
             edits = radius == EDITS
             public = rows_of(options.public, public, encoder, columns.content, edits=edits)
@@ -125,6 +128,9 @@ def prepare(options: argparse.Namespace) -> Job:
         # Public rows of another width are refused before any noise is drawn.
         step, params["encoder"] = Normalizer().fit(records.X[:1]), options.encoder
     width = _assumed_width(options) if step is None else records.X.shape[1]
+    own = classes if protected else np.unique(np.asarray(records.y)).tolist()
+    if (vectors := vectors_of(options, records, own)) is not None:
+        params["class_embeddings"] = vectors
     head = CLASSES[HEADS[options.head]](radius=radius, verbose=True, **params)
     known = head.classes if protected else records.y
     if public is not None:
@@ -190,6 +196,8 @@ def _params(options: argparse.Namespace) -> dict[str, Any]:
         and not options.classes,
         "--classes is for --labels protected; public labels are read from FILE.": options.classes
         and not protected,
+        "--class-texts FILE is for --text; rows bring vectors of classes along.": not options.text
+        and options.class_texts not in (None, NO_NAMES),
         "--max-length is for --text.": options.max_length is not None and not options.text,
         "--cache: embeddings are not computed; leave it out.": options.cache
         and (options.embedding or options.columns),
@@ -313,15 +321,6 @@ def _check_labels(option: str, records: Records) -> None:
     for note, holds in notes.items():
         if holds:
             warnings.warn(f"{option}: {note}", stacklevel=2)
-
-
-def _classes(path: Path) -> list[str]:
-    """Public labels, one a line."""
-    try:
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: it cannot be read ({type(error).__name__}).") from None
-    return sorted({*aligned(map(trimmed, lines))} - {""})
 
 
 def _declared(records: Records, classes: list[str], path: Path) -> Records:

@@ -37,7 +37,17 @@ PARAMETERS = {
     "weights": "--encoder",
 }
 # Files that are read, the first two without an option; a model may lie on the hub too.
-_READ = "model", "file", "public", "examples", "classes", "columns", "private", "earlier"
+_READ = (
+    "model",
+    "file",
+    "public",
+    "examples",
+    "classes",
+    "class_texts",
+    "columns",
+    "private",
+    "earlier",
+)
 # Codes of terminals: green, yellow, red, violet and grey.
 _COLOURS = {PASS: 32, WEAK: 33, FAIL: 31, CANNOT_CHECK: 35, STATED: 90}
 _VERIFY = """\
@@ -86,6 +96,11 @@ def _of_records(parser: argparse.ArgumentParser) -> argparse._MutuallyExclusiveG
     add("--max-length", type=int, metavar="TOKENS", help=length)
     cache = "keep embeddings there: as private as the records"
     add("--cache", type=Path, metavar="DIR", help=cache)
+    names = """CSV of label and text that describes each class, in place of its name; none does
+        without (vectors of texts' classes help where the noise is large, and are published)"""
+    add("--class-texts", metavar="FILE|none", help=names)
+    classes = "a public list of labels, one a line: for protected labels, or their names"
+    add("--classes", type=Path, metavar="FILE", help=classes)
     missing = "what to do with records that lack something: stop (the default), or leave them out"
     add("--missing", choices=("error", "drop"), default="error", help=missing)
     return kinds
@@ -122,7 +137,6 @@ def of_plan(parser: argparse.ArgumentParser) -> None:
     hide = """with --columns, in place of a radius: all (any replacement, and the label; the
         default), "any 2" (any two cells), or "age=5,sex" (both: a change by 5, and any value)"""
     promise.add_argument("--hide", metavar="WHAT", help=hide)
-    add("--classes", type=Path, help="with protected labels: one label a line")
     goal = parser.add_mutually_exclusive_group(required=True)
     goal.add_argument("--epsilon", type=float, help="privacy loss: smaller hides more")
     risk = f"""in place of epsilon: how often an attacker may name the right one of {CANDIDATES}
@@ -304,7 +318,8 @@ def check_files(options: argparse.Namespace) -> None:
         if options.out.suffix.lower() not in endings:
             raise InputError(f"--out {options.out} must end in {' or '.join(endings)}.")
     for name in _READ:
-        value, option = given.get(name), "" if name in _READ[:2] else f"--{name} "
+        value, option = given.get(name), "" if name in _READ[:2] else f"--{name.replace('_', '-')} "
+        value = None if (name, value) == ("class_texts", "none") else value
         for path in value if isinstance(value, list) else [value]:
             if path is not None and not str(path).startswith("hf:") and not os.path.exists(path):
                 raise InputError(f"{option}{path}: there is no such file or folder.")
@@ -326,11 +341,6 @@ def check_new(out: Path) -> None:
         raise InputError(f"--out {out} exists; name another file.")
     if not (out.parent.is_dir() and os.access(out.parent, os.W_OK)):
         raise InputError(f"--out {out}: {out.parent} is no folder that can be written to.")
-
-
-def parts_of(out: Path) -> Path:
-    """Where ``embed`` keeps what it has embedded until its file is written."""
-    return out.with_name(f"{out.name}.part")
 
 
 def in_options(message: str) -> str:

@@ -1,0 +1,110 @@
+"""What is public about classes: their names or descriptions, embedded as the texts are.
+
+Noisy class means are drawn towards these vectors, at no cost in privacy.
+"""
+
+import argparse
+import re
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..heads import HEADS as CLASSES
+from ..text import listed, trimmed
+from .options import HEADS, InputError
+from .records import Records, aligned, read
+from .table import BESIDE, SHOWN, Columns
+
+#: Arrays beside rows: classes, their vectors, and whether a public list declared these classes.
+NAMES, VECTORS, DECLARED = (f"{BESIDE}{name}" for name in ("classes", "vectors", "declared"))
+#: What ``--class-texts`` says to do without names.
+NO_NAMES = "none"
+
+
+def declared_classes(path: Path) -> list[str]:
+    """Public labels, one a line."""
+    try:
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: it cannot be read ({type(error).__name__}).") from None
+    return sorted({*aligned(map(trimmed, lines))} - {""})
+
+
+def texts_of_classes(options: argparse.Namespace, records: Records) -> dict[str, str]:
+    """A text for each class, declared or of the records; none where names are no words."""
+    given, classes = options.class_texts, list[str]()
+    if records.y is not None:
+        classes = np.unique(records.y).tolist()
+    if options.classes is not None:
+        classes = declared_classes(options.classes)
+    if given == NO_NAMES or not classes or options.text is None:
+        return {}
+    if given is not None:
+        found = read(Path(given), Columns("text", label="label"))
+        texts = dict(zip(aligned(np.asarray(found.y).tolist(), classes), found.X, strict=True))
+        lacking = [name for name in classes if name not in texts]
+        if lacking or len(texts) < len(found.X):
+            what = f"lacks {listed(lacking, SHOWN)}" if lacking else "describes a class twice"
+            raise InputError(f"--class-texts {given}: it {what}; name each class once.")
+        return {name: texts[name] for name in classes}
+    words = {name: in_words(name) for name in classes}
+    odd = [name for name, text in words.items() if not text]
+    if odd:
+        warnings.warn(
+            f"names of {len(odd):,} of {len(classes):,} classes are no words, so none is embedded: "
+            "describe them (--class-texts FILE), or do without (--class-texts none).",
+            stacklevel=2,
+        )
+        return {}
+    return words
+
+
+def in_words(name: str) -> str:
+    """A label as a person writes it: card_arrival and cardArrival are "card arrival".
+
+    It is empty for a number or a code: where no part is of letters alone, or only a single one of
+    ASCII.
+    """
+    parted = "".join(
+        f" {c}" if c.isupper() and before.islower() else c
+        for before, c in zip(f" {name}", name, strict=False)
+    )
+    parts = re.sub(r"[\s_-]+", " ", parted).strip().split(" ")
+    plain = [p for p in parts if any(map(str.isalpha, p)) and not any(map(str.isdigit, p))]
+    return " ".join(parts) if any(len(p) > 1 or not p.isascii() for p in plain) else ""
+
+
+def beside_of(texts: dict[str, str], encoder: Any, *, declared: bool) -> dict[str, NDArray[Any]]:
+    """Vectors of the classes, as a file of rows holds them."""
+    if not texts:
+        return {}
+    arrays = np.array([*texts]), encoder.transform([*texts.values()]), np.array(declared)
+    return dict(zip((NAMES, VECTORS, DECLARED), arrays, strict=True))
+
+
+def vectors_of(
+    options: argparse.Namespace, records: Records, classes: list[str]
+) -> NDArray[np.float64] | None:
+    """Vectors of the classes of a fit, in their order; None where its head or rows have none."""
+    takes = "class_embeddings" in CLASSES[HEADS[options.head]]().get_params(deep=False)
+    if NAMES not in records.beside or not takes or options.class_texts == NO_NAMES:
+        return None
+    if options.labels == "protected" and not records.beside[DECLARED]:
+        warnings.warn(
+            "names that were read off the labels tell which classes occur, and are left out: make "
+            "the rows by balldp embed --classes FILE.",
+            stacklevel=2,
+        )
+        return None
+    names = records.beside[NAMES].tolist()
+    found = dict(zip(aligned(names, classes), records.beside[VECTORS], strict=True))
+    lacking = [name for name in classes if name not in found]
+    if lacking:
+        raise InputError(
+            f"--class-texts: the rows lack vectors of {listed(lacking, SHOWN)}; embed them again "
+            "with these classes, or say --class-texts none."
+        )
+    return np.stack([found[name] for name in classes]).astype(np.float64)
