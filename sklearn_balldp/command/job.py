@@ -132,9 +132,10 @@ def prepare(options: argparse.Namespace) -> Job:
     if (vectors := vectors_of(options, records, own)) is not None:
         params["class_embeddings"] = vectors
     head = CLASSES[HEADS[options.head]](radius=radius, verbose=True, **params)
+    known = head.classes if protected else records.y
     if public is not None:
-        public = of_classes(f"--public {options.public}", public, own)
-    more = {} if examples is None else _as_examples(options, examples, step, own)
+        public = of_classes(f"--public {options.public}", public, known)
+    more = {} if examples is None else _as_examples(options, examples, step, known)
     labels = {} if protected else {"y": records.y}
     plan = head.plan(len(records.X), width, **labels, **records.groups, **more)
     # The forecast by public records takes the same steps twice, with noise and without.
@@ -247,7 +248,7 @@ def _check_made(options: argparse.Namespace, step: Any, **public: Records | None
 
 
 def _as_examples(
-    options: argparse.Namespace, examples: Records, step: Any, classes: list[str]
+    options: argparse.Namespace, examples: Records, step: Any, classes: Any
 ) -> dict[str, Any]:
     """Public examples as a fit takes them; empty in a plan of texts or images, without rows."""
     if step is None:

@@ -1,6 +1,6 @@
 """What is public about classes: their names or descriptions, embedded as the texts are.
 
-Noisy class means are drawn towards these vectors, at no cost in privacy.
+A fit starts from these vectors too, at no cost in privacy.
 """
 
 import argparse
@@ -90,7 +90,9 @@ def vectors_of(
 ) -> NDArray[np.float64] | None:
     """Vectors of the classes of a fit, in their order; None where its head or rows have none."""
     takes = "class_embeddings" in CLASSES[HEADS[options.head]]().get_params(deep=False)
-    if NAMES not in records.beside or not takes or options.class_texts == NO_NAMES:
+    # Examples tell more of the classes, and a fit takes one of both.
+    without = options.class_texts == NO_NAMES or options.examples is not None
+    if NAMES not in records.beside or not takes or without:
         return None
     if options.labels == "protected" and not records.beside[DECLARED]:
         warnings.warn(
