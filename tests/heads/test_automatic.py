@@ -96,4 +96,4 @@ def test_the_mean_takes_the_place_of_sums_that_hide_too_much(n, d, k, epsilon, r
     margins = settings_of(dataclasses.replace(own, loss="squared_hinge"), mu, **given)
     assert margins.start == (start if k == 2 else "sums")
     for lacks in (dataclasses.replace(own, fit_intercept=False), own):
-        assert settings_of(lacks, mu, **given, shrinks=lacks is own).start == "sums"
+        assert settings_of(lacks, mu, **given, needs_sums=lacks is own).start == "sums"
