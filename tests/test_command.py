@@ -26,7 +26,7 @@ from sklearn_balldp.heads import HEADS
 from sklearn_balldp.privacy.contradictions import LOSSES_OF_HEADS
 from sklearn_balldp.privacy.noise import Noise
 from sklearn_balldp.publish import load
-from sklearn_balldp.text import UP, rounded
+from sklearn_balldp.showing import UP, rounded
 
 quiet = pytest.mark.filterwarnings(
     "ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning"

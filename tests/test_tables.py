@@ -307,7 +307,7 @@ def test_no_cell_depends_on_the_library_or_on_other_cells(kind, container):
         assert np.array_equal(rows, want)
 
 
-@pytest.mark.kills("text.py", "if value == value.to_integral_value():", "if False:")
+@pytest.mark.kills("names.py", "if value == value.to_integral_value():", "if False:")
 @pytest.mark.parametrize(
     ("cells", "declared"),
     [

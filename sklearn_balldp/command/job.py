@@ -20,9 +20,10 @@ from ..heads import HEADS as CLASSES
 from ..heads.plan import Plan
 from ..mechanisms import DescentBound, GradientPerturbation, MeanGradient
 from ..mechanisms import Records as ArrayRecords
+from ..names import appearance
 from ..privacy.release import Release
 from ..publish.columns import HiddenColumns
-from ..text import appearance, one_line
+from ..showing import one_line
 from .columns import change_of, check_apart, declared_in, unlike_declared
 from .embed import encoder_from, maker_of, radius_of_edits, rows_of
 from .names import NO_NAMES, beside_of, declared_classes, texts_of_classes, vectors_of

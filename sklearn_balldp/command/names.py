@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..heads import HEADS as CLASSES
-from ..text import listed, trimmed
+from ..names import trimmed
+from ..showing import listed
 from .options import HEADS, InputError
 from .records import Records, aligned, read
 from .table import BESIDE, SHOWN, Columns

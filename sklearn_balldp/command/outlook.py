@@ -10,7 +10,7 @@ from ..heads.plan import AT_RISK, LOST, risks
 from ..publish.card import NOTHING_HIDDEN, down, in_short
 from ..publish.columns import HiddenColumns
 from ..publish.words import up
-from ..text import one_line
+from ..showing import one_line
 from .job import Job
 from .public import foretold
 from .records import Records

@@ -28,7 +28,7 @@ from ..mechanisms.settings import TUNING
 from ..privacy.noise import EXACT_SAMPLER
 from ..privacy.origins import Declared, Edits, Number, Reference
 from ..privacy.release import Release
-from ..text import one_line, percent
+from ..showing import one_line, percent
 from ..verdicts import CANNOT_CHECK, FAIL, FALSE_ALARM, PASS, STATED, WEAK, Check
 from .card import NOTHING_HIDDEN, SAMPLERS, reach_of
 from .columns import HiddenColumns

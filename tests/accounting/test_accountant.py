@@ -43,7 +43,7 @@ from sklearn_balldp.accounting.accountant import NOT_COVERED
 from sklearn_balldp.mechanisms import Sums
 from sklearn_balldp.privacy.gaussian import compose, epsilon_from_mu
 from sklearn_balldp.privacy.noise import SEEDED_SAMPLER, Noise
-from sklearn_balldp.text import UP, rounded
+from sklearn_balldp.showing import UP, rounded
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 PROTECTED = {"protect_labels": True, "classes": [0, 1, 2]}

@@ -35,7 +35,7 @@ from sklearn_balldp import (
 )
 from sklearn_balldp.publish.card import CANDIDATES, FALSE_POSITIVE_RATES, down, up
 from sklearn_balldp.publish.steps import step_of
-from sklearn_balldp.text import DOWN, percent
+from sklearn_balldp.showing import DOWN, percent
 
 N = 240
 

@@ -8,7 +8,7 @@ import pytest
 from safetensors.numpy import save as write
 
 from sklearn_balldp.publish.files import arrays_text, difference, json_text, read_arrays, read_json
-from sklearn_balldp.text import one_line
+from sklearn_balldp.showing import one_line
 
 ROWS = "0123456789abcdef" * 20
 ARRAYS = {"coef_": np.arange(6.0).reshape(2, 3), "intercept_": np.array([0.5, -0.5])}

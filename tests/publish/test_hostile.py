@@ -34,7 +34,7 @@ from sklearn_balldp.privacy import Release
 from sklearn_balldp.publish import load, save
 from sklearn_balldp.publish.files import FILES, README, json_text
 from sklearn_balldp.publish.model import Published
-from sklearn_balldp.text import one_line
+from sklearn_balldp.showing import one_line
 
 try:
     import resource
