@@ -289,7 +289,7 @@ def named(balldp):
         assert "Nothing was refuted" in balldp("verify m")
         shutil.rmtree("m")
         used = head.class_embeddings is not None
-        assert ("Names     of classes are public" in said) == used
+        assert ("Names     of the classes are public" in said) == used
         return head.class_embeddings if used else None
 
     return run
