@@ -1,10 +1,10 @@
 """What is public about the classes: their names, and examples of them, right ones and wrong ones.
 
-Each fit has its own draw of the examples, which leave the training rows; of more than ``WHOLE`` others
-``ROWS`` are drawn. Names are embedded by the encoder of the rows (the extras
-``text`` and ``models``), and those of BANKING77 are its categories. "alone" is scikit-learn's
-logistic regression of the examples; for names, the class whose name is nearest. Wrong examples have
-the labels of a third of them shuffled, or the names of all classes permuted.
+Each fit has its own draw of the examples, which leave the training rows; of more than ``WHOLE``
+others ``ROWS`` are drawn. Names are embedded by the encoder of the rows (the extras ``text`` and
+``models``), and those of BANKING77 are its categories. "alone" is scikit-learn's logistic
+regression of the examples; for names, the class whose name is nearest. Wrong examples have the
+labels of a third of them shuffled, or the names of all classes permuted.
 """
 
 import csv

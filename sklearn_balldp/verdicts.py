@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from .text import one_line
+from .showing import one_line
 
 #: Computed here, and true or not; true, and next to nothing; the publisher's word; and what should
 #: have been computed, and could not be.

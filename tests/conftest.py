@@ -5,6 +5,8 @@ import os
 import matplotlib
 import numpy as np
 import pytest
+from sklearn.datasets import load_digits
+from sklearn.preprocessing import normalize
 from threadpoolctl import threadpool_limits
 
 from sklearn_balldp.mechanisms.whitening import PublicMap
@@ -31,6 +33,13 @@ def noise_free(monkeypatch):
 def array_api(monkeypatch):
     """Have scikit-learn's contract include arrays of other libraries, and not skip them."""
     monkeypatch.setenv("SCIPY_ARRAY_API", "1")
+
+
+@pytest.fixture(scope="session")
+def digits():
+    """Rows of norm one, and their labels."""
+    X, y = load_digits(return_X_y=True)
+    return normalize(X), y
 
 
 @pytest.fixture(scope="session")

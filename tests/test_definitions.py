@@ -41,11 +41,13 @@ def records(steps=0, copies=1):
 def releases(*which):
     """N releases of these records, and the record of one."""
     data = records(*which)
-    made = cache(fitting.promise)
+    made = {}
 
-    def promise(head, problem, radius):
+    def promise(head, problem, radius, settings):
         """Of equal public numbers one is made; each fit draws noise of its own."""
-        return replace(made(head, problem, radius), noise=head._noise())
+        if problem not in made:
+            made[problem] = fitting.promise(head, problem, radius, settings)
+        return replace(made[problem], noise=head._noise())
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(base, "promise", promise)

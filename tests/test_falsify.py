@@ -15,7 +15,7 @@ from benchmarks.faults import named_by
 from benchmarks.study import RESULTS, Run, markdown
 from sklearn_balldp.heads import weighing
 from sklearn_balldp.losses import Softmax
-from sklearn_balldp.mechanisms import DescentBound, PrivacyFilter, Sums, gradients
+from sklearn_balldp.mechanisms import DescentBound, PrivacyFilter, Sums
 from sklearn_balldp.mechanisms.whitening import PublicMap
 from sklearn_balldp.privacy import Noise, Release
 from sklearn_balldp.privacy.exact_normal import rounded_normal
@@ -78,22 +78,14 @@ def kept(self, size):
 
 STEPS_ALONE = DescentBound.mu_of_steps
 LONGER = smaller(PublicMap.shortened, 1.0 / 1.05)
-PUBLIC = with_given(gradients.gap_at_any_parameters, labels="public")
 #: A fault in its place, and an attack that gets further than a ratio in so many seeds and tries.
 PLANTED = {
     "share forgotten": (DescentBound, "mu_at", STEPS_ALONE, "descent from sums", 1.05, 6),
-    "label change forgotten": (
-        *(gradients, "gap_at_any_parameters", PUBLIC, "descent from zero", 1.05, 20),
-    ),
     "filter forgets": (PrivacyFilter, "charge", forgetful, "what the filter lets pass", 1.4, 4),
     "map lengthens": (PublicMap, "shortened", LONGER, "descent from sums", 1e300, 24, 1),
     "persons as of one class": (
         *(weighing, "Weights", with_given(weighing.Weights, block_factor=1.0)),
         *("ridge prototypes", 1.05, 24, 20),
-    ),
-    "residuals not clipped": (
-        *(gradients, "clip_residuals", lambda residuals, clip: residuals),
-        *("descent from zero", 1e300, 8, 1),
     ),
     "versine halved": (Softmax, "versine", 0.25, "gap at any parameters, softmax", 1.02, 20),
     "chain one short": (Release, "guarantee", shorter, "discriminant", 1.05, 12),

@@ -86,6 +86,8 @@ def test_names_of_the_package_are_there_when_they_are_asked_for():
         (f"plan {GIVEN} --epsilom 2", "--epsilom is no option of plan (did you mean --epsilon?)"),
         (f"plan {GIVEN} --epsilom=2", "--epsilom is no option of plan (did you mean --epsilon?)"),
         (f"plan {GIVEN} -epsilon 2", "-epsilon is no option of plan (did you mean --epsilon?)"),
+        # What an abbreviation means would change with the next option.
+        ("demo --ou x", "--ou is no option of demo (did you mean --out?)"),
         ("train --lable l", "--lable is no option of train (did you mean --label?)"),
         (
             f"plan {GIVEN} --out m",

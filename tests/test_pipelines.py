@@ -21,12 +21,7 @@ from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, Normalizer, StandardScaler, scale
 from sklearn.utils import all_estimators
 
-from sklearn_balldp import (
-    BallDPLogisticRegression,
-    BallDPRidgePrototype,
-    BallDPSquaredHingeSVC,
-    RadiusPolicy,
-)
+from sklearn_balldp import BallDPRidgePrototype, RadiusPolicy
 from sklearn_balldp.encoders import ImageEncoder, SentenceEncoder
 from sklearn_balldp.pipelines import (
     LEARN_NOTHING,
@@ -342,31 +337,3 @@ def test_heads_are_known_by_their_type():
     assert beside_head(Own([("head", head)])) == ["Own is no fitted Ball-DP head"]
     steps = make_pipeline(FunctionTransformer(scale), head)
     assert beside_head(steps) == [f"functiontransformer {UNKNOWN}"]
-
-
-def models():
-    """Models of heads, each behind other steps."""
-    head = BallDPRidgePrototype(8.0, 1e-3, radius=0.5, random_state=0)
-    hinge = BallDPSquaredHingeSVC(8.0, 1e-3, radius=0.5, random_state=0, domain="sphere")
-    logistic = BallDPLogisticRegression(8.0, 1e-3, radius=0.5, random_state=0, domain="sphere")
-    yield make_pipeline(SCALED, Normalizer(), logistic)
-    yield make_pipeline(FrozenEstimator(PCA(4).fit(X)), head)
-    yield make_pipeline(random_projection.SparseRandomProjection(5, random_state=0), hinge)
-
-
-@pytest.mark.parametrize("position", range(3))
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_models_of_heads_predict_each_row_by_itself(position, dtype):
-    """So the label of no other row changes, be it as near a tie as it may."""
-    model = list(models())[position]
-    model.fit(X, np.arange(N) % 3)
-    assert beside_head(model) == []
-    rows = X.astype(dtype)
-    others = [row for row in strangers(rows[7]) if np.abs(row).max() < 1e6]
-    methods = [m for m in ("predict", "decision_function", "predict_proba") if hasattr(model, m)]
-    for method in methods:
-        expected = without(getattr(model, method)(rows), 7)
-        for other in others:
-            if other.any() and np.abs(other).max() < 1e-20:
-                continue  # refused on the sphere
-            assert without(getattr(model, method)(replaced(rows, 7, other)), 7) == expected

@@ -11,7 +11,7 @@ import pytest
 from axes import frame
 
 from sklearn_balldp import PrivacyAccountant, progress, verify
-from sklearn_balldp.command import job, main, outlook, plan, train
+from sklearn_balldp.command import job, main, plan, train
 from sklearn_balldp.heads import BallDPLogisticRegression
 from sklearn_balldp.mechanisms.kernel import PrivacyFilter
 from sklearn_balldp.privacy.noise import Noise
@@ -50,7 +50,7 @@ def test_a_fit_that_may_lose_every_class_is_asked_for(run, monkeypatch):
     assert not Path("ledger").exists()
     assert run(f"{lost} --anyway")[0] == 0
     # One class that stays is enough.
-    monkeypatch.setattr(outlook, "LOST", 0.0)
+    monkeypatch.setattr(train, "LOST", 0.0)
     assert run(lost.replace("model", "other"))[0] == 0
 
 

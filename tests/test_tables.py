@@ -7,11 +7,15 @@ import math
 import re
 import zoneinfo
 from decimal import Decimal
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from properties import PROPERTY
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
 from sklearn.datasets import load_breast_cancer
@@ -167,16 +171,10 @@ def test_a_row_depends_on_its_record_alone():
     instant = datetime.datetime(2001, 1, 1, 22, tzinfo=datetime.UTC)
     e, combined = "caf\u00e9", "cafe\u0301"
     for declared, cells, places in (
-        (["true", "1", "0"], [True, 1, 1.0, "1", "True", -0.0, "1.0"], [0, 1, 1, 1, 0, 2, 1]),
-        (["true", "0", "1"], [False, 0, "TRUE", np.True_, np.int8(1), np.float32(1)], None),
-        (
-            ["1", "7.5"],
-            [Decimal("1.0"), "1.00", "01", 1, "7.50", 7.5, Decimal("7.5"), "75e-1"],
-            None,
-        ),
+        (["true", "1", "0"], [True, 1, "1", "True", -0.0, np.True_], [0, 1, 1, 0, 2, 0]),
         (["2001-01-01", "2001-01-02"], [instant.astimezone(z) for z in (east, west)], None),
-        (64, [7, "7", b"7", "7.0", "007", np.float16(7), 10**16, "1e16"], [2] * 6 + [12] * 2),
-        (["0", "0.1"], [0.1, np.float32(0.1), np.float16(0.1), "0.10", ".1", False], [1] * 5 + [0]),
+        (64, [7, b"7", np.float16(7), 10**16, "1e16"], [2] * 3 + [12] * 2),
+        (["0", "0.1"], [0.1, np.float32(0.1), np.float16(0.1), ".1", False], [1] * 4 + [0]),
         (["NA", "", "?"], ["NA", "na", "?", "", None, math.nan, pd.NA, pd.NaT], None),
         ([e, "b"], [combined, e, f"\u200b{e} ", "b"], [0, 0, 0, 1]),
         ([combined, "cafe"], [combined, e, "cafe"], [0, 0, 1]),
@@ -309,15 +307,14 @@ def test_no_cell_depends_on_the_library_or_on_other_cells(kind, container):
         assert np.array_equal(rows, want)
 
 
-@pytest.mark.kills("text.py", "if value == value.to_integral_value():", "if False:")
+@pytest.mark.kills("names.py", "if value == value.to_integral_value():", "if False:")
 @pytest.mark.parametrize(
     ("cells", "declared"),
     [
         (["01234", "02139", "00501", "90210"], 4096),
         (["01", "02", "01", "1.0"], ["1", "02"]),
-        (["1.50", "2.25", ".5", "-0"], 4096),
-        (["1e5", "2E-5", "+3e2", "12e4"], 4096),
-        (["0.12345678901234567", "100.00", "7.10", "1e22"], 4096),
+        (["1.50", "2E-5", ".5", "-0"], 4096),
+        (["0.12345678901234567", "100.00", "+3e2", "1e22"], 4096),
         (["10757401000119105", "10757401000119107", "3", "4"], 4096),
         (["True", "FALSE", "true", "false"], [True, False]),
         (["NA", "None", "null", "n/a"], ["NA", "none", "null", "None"]),
@@ -539,19 +536,37 @@ def test_other_mistakes_are_named():
             encoder.radius(change)
 
 
+NUMBERS = st.decimals(-(10**6), 10**6, places=2) | st.integers(-(10**9), 10**9).map(Decimal)
+
+
+def written(number):
+    """A number as libraries hold it, and as people write it."""
+    plain = f"{number:f}"
+    more = f"{plain}0" if "." in plain else f"{plain}.0"
+    held = [float(number), *([int(number)] if number == int(number) else [])]
+    return held, [plain, more, f"{number:+f}", f"{number:E}", f" {plain}\u200b"]
+
+
+@PROPERTY
+@given(st.lists(NUMBERS, min_size=2, max_size=2, unique=True).map(sorted))
+def test_equal_numbers_are_one_cell_and_one_declaration(pair):
+    (held, texts), (others, other_texts) = map(written, pair)
+    for declared in (4096, [other_texts[0], texts[0]]):
+        cells = [*held, *texts, pair[0], np.float64(pair[0])]
+        rows = TableEncoder({"a": declared}).transform({"a": cells})
+        assert (rows == rows[0]).all()
+        assert declared == 4096 or rows[0].tolist() == [0.0, 1.0]
+    for pairs in (product(held, others), product(texts, other_texts)):
+        assert len({TableEncoder({"a": pair}).identity for pair in pairs}) == 1
+
+
 def test_a_declaration_has_one_name():
     one = TableEncoder({"a": [0, 1], "b": ["false", "true"], "c": ["2000-01-01", "2001-01-01"]})
-    same = TableEncoder(
-        {
-            "a": (0.0, np.int64(1)),
-            "b": [False, True],
-            "c": [datetime.date(2000, 1, 1), datetime.datetime(2001, 1, 1, 5)],
-        }
-    )
+    days = [datetime.date(2000, 1, 1), datetime.datetime(2001, 1, 1, 5)]
+    same = TableEncoder({"a": (0.0, 1), "b": [False, True], "c": days})
     assert one.identity == same.identity == clone(one).identity
     assert has_digest(one.identity)
-    others = ({**one.columns, "a": [0, 2]}, dict(reversed(one.columns.items())))
-    for columns in others:
+    for columns in ({**one.columns, "a": [0, 2]}, dict(reversed(one.columns.items()))):
         assert TableEncoder(columns).identity != one.identity
     assert TableEncoder(one.columns, knots=5).identity != one.identity
     again = one.to_dict()

@@ -16,7 +16,7 @@ from sklearn.frozen import FrozenEstimator
 from .._parameters import check_positive, check_whole
 from ..privacy.gaussian import epsilon_from_mu, mu_from_budget
 from ..privacy.release import Release
-from ..text import UP, rounded
+from ..showing import UP, rounded
 from .ledger import (
     Charge,
     Ledger,

@@ -22,7 +22,7 @@ from ..encoder_name import same_encoder
 from ..privacy.gaussian import compose, epsilon_from_mu, mu_from_budget
 from ..privacy.origins import Declared
 from ..privacy.release import Release
-from ..text import UP, rounded
+from ..showing import UP, rounded
 from ..writing import IN_USE, own_file
 
 #: Seconds that a process waits for others, and for the terms in a file that another has made.

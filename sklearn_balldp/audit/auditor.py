@@ -35,7 +35,7 @@ from ..mechanisms import drive
 from ..pipelines import ByContent
 from ..privacy.noise import EXACT_SAMPLER
 from ..progress import bar
-from ..text import UP, rounded
+from ..showing import UP, rounded
 from ..verdicts import CANNOT_CHECK, FAIL, FALSE_ALARM, PASS, Check
 from .attacks import AuditSetting, SupportAudit, answer_again, audit_support
 from .certificates import check_prior

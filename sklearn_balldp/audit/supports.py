@@ -10,7 +10,7 @@ from scipy.spatial.distance import cdist
 
 from ..adjacency import METRICS
 from ..rows import project_onto_ball
-from ..text import UP, rounded
+from ..showing import UP, rounded
 
 # Rows closer than this, in units of their length, count as one record.
 _SAME = 1e-6

@@ -8,7 +8,7 @@ import warnings
 from importlib import import_module
 from typing import Any
 
-from ..text import one_line
+from ..showing import one_line
 from .options import check_files, in_options, parsed, prints, report
 
 

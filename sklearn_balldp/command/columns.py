@@ -15,7 +15,7 @@ from typing import Any
 from ..encoders import TableEncoder
 from ..encoders.cells import value_of
 from ..encoders.tables import ISO, MISSING, Counts, dates_of, spelled
-from ..text import one_line
+from ..showing import one_line
 from .files import table_of
 from .options import HIDE_ALL, InputError
 from .table import Cells, Columns, Table, name_of

@@ -28,7 +28,7 @@ from ..publish.steps import Encoder, NamedEncoder, Step, step_of
 from ..radius import RadiusPolicy
 from ..writing import write_new
 from .names import beside_of, texts_of_classes
-from .options import HIDDEN_EDITS, InputError, parts_of
+from .options import HIDDEN_EDITS, InputError
 from .records import Records, read
 from .table import BESIDE, Columns
 
@@ -50,6 +50,9 @@ class _Made(msgspec.Struct, forbid_unknown_fields=True):
 def embed(options: argparse.Namespace) -> None:
     """Write the rows of a file, with its labels and owners."""
     out, start = options.out, time.monotonic()
+    for name in ("edits", "max_length"):
+        if getattr(options, name) and options.text is None:
+            raise InputError(f"--{name.replace('_', '-')} is for --text.")
     columns = Columns(options.text, options.image, label=options.label, owner=options.owner)
     encoder = encoder_from(columns.kind, options, options.cache or parts_of(out))
     records = read(options.file, columns, missing=options.missing)
@@ -84,7 +87,14 @@ def embed(options: argparse.Namespace) -> None:
 def interrupted(options: argparse.Namespace) -> str:
     """What a run has done that was interrupted, in words."""
     kept = options.cache or parts_of(options.out)
+    if not kept.exists():
+        return "nothing was written"
     return f"what it has embedded lies in {kept}, and the same command goes on from there"
+
+
+def parts_of(out: Path) -> Path:
+    """Where embeddings are kept until the file of rows is written."""
+    return out.with_name(f"{out.name}.part")
 
 
 def encoder_from(kind: str, options: argparse.Namespace, cache: Path | None) -> BaseEncoder:

@@ -17,7 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..encoders.cells import cells_of
-from ..text import one_line, trimmed
+from ..names import trimmed
+from ..showing import one_line
 from .options import InputError
 from .parquet import folder_of, parquet_of
 from .pictures import pictures_of

@@ -20,9 +20,10 @@ from ..heads import HEADS as CLASSES
 from ..heads.plan import Plan
 from ..mechanisms import DescentBound, GradientPerturbation, MeanGradient
 from ..mechanisms import Records as ArrayRecords
+from ..names import appearance
 from ..privacy.release import Release
 from ..publish.columns import HiddenColumns
-from ..text import appearance, one_line
+from ..showing import one_line
 from .columns import change_of, check_apart, declared_in, unlike_declared
 from .embed import encoder_from, maker_of, radius_of_edits, rows_of
 from .names import NO_NAMES, beside_of, declared_classes, texts_of_classes, vectors_of
@@ -104,8 +105,7 @@ def prepare(options: argparse.Namespace) -> Job:
         _check_labels(f"--label {options.label}", records)
     if columns.kind in ("text", "image") and options.command == "train":
         encoder = encoder_from(columns.kind, options, options.cache)
-        # Examples say more about the classes than their names do.
-        texts = texts_of_classes(options, records) if examples is None else {}
+        texts = texts_of_classes(options, records)
         records = rows_of(options.file, records, encoder, columns.content)
         records.beside.update(beside_of(texts, encoder, declared=protected))
         if public is not None:
@@ -130,13 +130,13 @@ def prepare(options: argparse.Namespace) -> Job:
         step, params["encoder"] = Normalizer().fit(records.X[:1]), options.encoder
     width = _assumed_width(options) if step is None else records.X.shape[1]
     own = classes if protected else np.unique(np.asarray(records.y)).tolist()
-    vectors = vectors_of(options, records, own) if examples is None else None
-    if vectors is not None:
+    if (vectors := vectors_of(options, records, own)) is not None:
         params["class_embeddings"] = vectors
     head = CLASSES[HEADS[options.head]](radius=radius, verbose=True, **params)
+    known = head.classes if protected else records.y
     if public is not None:
-        public = of_classes(f"--public {options.public}", public, own)
-    more = {} if examples is None else _as_examples(options, examples, step, own)
+        public = of_classes(f"--public {options.public}", public, known)
+    more = {} if examples is None else _as_examples(options, examples, step, known)
     labels = {} if protected else {"y": records.y}
     plan = head.plan(len(records.X), width, **labels, **records.groups, **more)
     # The forecast by public records takes the same steps twice, with noise and without.
@@ -197,9 +197,6 @@ def _params(options: argparse.Namespace) -> dict[str, Any]:
         and not options.classes,
         "--classes is for --labels protected; public labels are read from FILE.": options.classes
         and not protected,
-        "--class-texts: --examples take the place of names; leave one of both out.": (
-            options.examples is not None and options.class_texts not in (None, NO_NAMES)
-        ),
         "--class-texts FILE is for --text; rows bring vectors of classes along.": not options.text
         and options.class_texts not in (None, NO_NAMES),
         "--max-length is for --text.": options.max_length is not None and not options.text,
@@ -252,7 +249,7 @@ def _check_made(options: argparse.Namespace, step: Any, **public: Records | None
 
 
 def _as_examples(
-    options: argparse.Namespace, examples: Records, step: Any, classes: list[str]
+    options: argparse.Namespace, examples: Records, step: Any, classes: Any
 ) -> dict[str, Any]:
     """Public examples as a fit takes them; empty in a plan of texts or images, without rows."""
     if step is None:

@@ -7,7 +7,7 @@ from typing import Any
 from .._parameters import Epsilon, in_range
 from ..accounting import PrivacyAccountant, Total
 from ..privacy.release import Release
-from ..text import UP, one_line, rounded
+from ..showing import UP, one_line, rounded
 from .options import InputError
 
 

@@ -1,7 +1,6 @@
 """What is public about classes: their names or descriptions, embedded as the texts are.
 
-The start of a fit is made of these vectors too, at no cost in privacy. Public examples, where there
-are some, take their place.
+A fit starts from these vectors too, at no cost in privacy.
 """
 
 import argparse
@@ -14,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..heads import HEADS as CLASSES
-from ..text import listed, trimmed
+from ..names import trimmed
+from ..showing import listed
 from .options import HEADS, InputError
 from .records import Records, aligned, read
 from .table import BESIDE, SHOWN, Columns
@@ -91,7 +91,9 @@ def vectors_of(
 ) -> NDArray[np.float64] | None:
     """Vectors of the classes of a fit, in their order; None where its head or rows have none."""
     takes = "class_embeddings" in CLASSES[HEADS[options.head]]().get_params(deep=False)
-    if NAMES not in records.beside or not takes or options.class_texts == NO_NAMES:
+    # Examples tell more of the classes, and a fit takes one of both.
+    without = options.class_texts == NO_NAMES or options.examples is not None
+    if NAMES not in records.beside or not takes or without:
         return None
     if options.labels == "protected" and not records.beside[DECLARED]:
         warnings.warn(

@@ -38,7 +38,14 @@ PARAMETERS = {
 }
 # Files that are read, the first two without an option; a model may lie on the hub too.
 _READ = (
-    *("model", "file", "public", "examples", "classes", "class_texts", "columns", "private"),
+    "model",
+    "file",
+    "public",
+    "examples",
+    "classes",
+    "class_texts",
+    "columns",
+    "private",
     "earlier",
 )
 # Codes of terminals: green, yellow, red, violet and grey.
@@ -335,11 +342,6 @@ def check_new(out: Path) -> None:
         raise InputError(f"--out {out} exists; name another file.")
     if not (out.parent.is_dir() and os.access(out.parent, os.W_OK)):
         raise InputError(f"--out {out}: {out.parent} is no folder that can be written to.")
-
-
-def parts_of(out: Path) -> Path:
-    """Where ``embed`` keeps what it has embedded until its file is written."""
-    return out.with_name(f"{out.name}.part")
 
 
 def in_options(message: str) -> str:

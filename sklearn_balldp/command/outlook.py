@@ -10,7 +10,7 @@ from ..heads.plan import AT_RISK, LOST, risks
 from ..publish.card import NOTHING_HIDDEN, down, in_short
 from ..publish.columns import HiddenColumns
 from ..publish.words import up
-from ..text import one_line
+from ..showing import one_line
 from .job import Job
 from .public import foretold
 from .records import Records
@@ -34,10 +34,10 @@ def describe(job: Job) -> str:
         lines.append(f"{_BELOW}{records.n_repeated:,} repeat an earlier one; all are kept")
     if records.owners is not None:
         lines.append(f"Owners    {release.n_units:,}; all records of one are hidden together")
-    if getattr(job.head, "class_embeddings", None) is not None:
-        lines.append("Names     of classes are public, and the fit starts from them too")
     if release.examples:
         lines.append(f"Examples  {release.examples:,} public ones, which the fit starts from")
+    if getattr(job.head, "class_embeddings", None) is not None:
+        lines.append("Names     of the classes are public, and the fit starts from them too")
     if job.hidden is not None:
         lines += _of_columns(job, job.hidden)
     lines.append(
@@ -68,13 +68,6 @@ def _of_columns(job: Job, table: HiddenColumns) -> list[str]:
         changes = (f"{one_line(name, 60)} {change}" for name, (_, change) in table.rows.items())
         lines.append(f"{_BELOW}may change unseen, alone: {'; '.join(changes)}")
     return lines
-
-
-def all_lost(job: Job) -> bool:
-    """Whether every class is likely lost in the noise."""
-    ratios = job.plan.class_signal_to_noise
-    # Examples tell the classes apart without the records, too.
-    return bool(ratios) and max(ratios) < LOST and not job.examples
 
 
 def _at_risk(job: Job) -> list[str]:

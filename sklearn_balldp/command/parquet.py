@@ -9,7 +9,7 @@ from urllib.parse import unquote
 
 from ..encoders.cells import cells_of
 from ..encoders.tables import spelled
-from ..text import by_numbers, listed
+from ..showing import by_numbers, listed
 from .options import InputError
 from .table import SHOWN, Cells, Columns, Table, fault_of, name_of, names_of
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..encoders.images import check_colours, pixels_of
-from ..text import one_line
+from ..showing import one_line
 from .options import InputError
 from .parquet import chosen, files_of, folder_of, keys_of
 from .table import Cells, Columns, Table, fault_of, name_of

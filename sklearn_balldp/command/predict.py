@@ -25,7 +25,7 @@ from ..encoders.weights import DEFAULT, PACKAGE
 from ..pipelines import ModelParts, parts_of
 from ..publish.model import Published, loaded
 from ..publish.steps import encoder_for
-from ..text import one_line
+from ..showing import one_line
 from ..writing import write_new
 from .embed import tell_cut
 from .options import InputError

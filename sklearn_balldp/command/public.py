@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from ..text import appearance, one_line
+from ..names import appearance
+from ..showing import one_line
 from .options import InputError
 from .records import Records, aligned, read
 from .table import SHOWN, Columns

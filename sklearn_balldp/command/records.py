@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 
 from ..encoders import UnknownCellsWarning
 from ..encoders.tables import MISSING, Counts
-from ..text import appearance, label_key, one_line, spelling, trimmed
+from ..names import appearance, label_key, spelling, trimmed
+from ..showing import one_line
 from .columns import declared_cells, odd_codes, otherwise_written, unlike_declared
 from .files import table_of
 from .options import InputError

@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from .._cached import cached_property
 from ..encoders import TableEncoder
+from ..names import trimmed
 from ..pointers import unfetched
-from ..text import listed, trimmed
+from ..showing import listed
 from .options import InputError
 
 #: Cells by the names of their columns, which are all of one length.

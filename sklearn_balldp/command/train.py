@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from sklearn.pipeline import Pipeline
 
+from ..heads.plan import LOST
 from ..progress import shown
 from ..publish.files import README
 from ..publish.saving import write_model
@@ -17,7 +18,7 @@ from ..writing import new_folder
 from .job import prepare
 from .ledger import Account
 from .options import InputError
-from .outlook import all_lost, baseline, describe, foretell, warning
+from .outlook import baseline, describe, foretell, warning
 
 
 def train(options: argparse.Namespace) -> None:
@@ -38,7 +39,9 @@ def train(options: argparse.Namespace) -> None:
             print(describe(job), flush=True)
             if account is not None:
                 print(account.state, flush=True)
-            if all_lost(job) and not options.anyway:
+            ratios = job.plan.class_signal_to_noise
+            # Public examples tell the classes apart without the records, too.
+            if ratios and max(ratios) < LOST and not (options.anyway or job.examples):
                 raise InputError(
                     "every class is likely lost in the noise: more records, a larger epsilon or a "
                     "smaller radius help; nothing was fitted or charged, and --anyway trains all "

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._validation import is_missing
-from ..text import number_of, trimmed
+from ..names import number_of, trimmed
 
 #: A number that is whole is an int, unless it may have been rounded; None is a missing cell.
 Value: TypeAlias = str | int | float | date | None

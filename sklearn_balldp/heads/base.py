@@ -541,8 +541,8 @@ class BaseBallDPClassifier(Head, ClassifierMixin, BaseEstimator, metaclass=ABCMe
         if not (chooses or helps):
             raise ValueError(
                 "X_public and y_public are for a RadiusPolicy that chooses the radius from public "
-                "rows, and for examples of the classes, which neither prototypes nor noise on the "
-                "minimiser use: leave them out, or take another head or mechanism='gradient'."
+                f"rows, and for examples, which mechanism {self._mechanism().name} does not use: "
+                "leave them out, or take another head, or mechanism='gradient'."
             )
         examples = None
         try:

@@ -10,7 +10,7 @@ import numpy as np
 from ..mechanisms import DescentBound, Minimiser, Sums
 from ..privacy.problem import Problem
 from ..privacy.release import Release
-from ..text import one_line
+from ..showing import one_line
 
 #: Signal to noise below which most classes lose more than half of their recall, and above which
 #: hardly one does: ``benchmarks/lost.py`` measures both.

@@ -11,8 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 from .._parameters import Length, in_range, is_real
 from .._validation import check_complete
 from ..losses import Array
+from ..names import spelling
 from ..privacy.weights import Weights, uniform_weights
-from ..text import spelling
 from .labels import is_label
 
 Codes = NDArray[np.intp]

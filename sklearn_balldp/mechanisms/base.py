@@ -31,7 +31,8 @@ class Mechanism(BaseEstimator, ABC):
     #: Regularisation strength of a linear head whose ``alpha`` is None.
     default_alpha: ClassVar[float] = 0.0
     #: Whether it uses what is public about the classes: ``bound`` and ``conversation`` then take
-    #: it as ``examples`` (:class:`.Examples`), where a fit has public examples or class embeddings.
+    #: it as ``examples``, a ``mechanisms.Examples``, where a fit has public examples or class
+    #: embeddings.
     uses_examples: ClassVar[bool] = False
     #: Whether ``alpha`` must be positive.
     needs_alpha: ClassVar[bool] = False

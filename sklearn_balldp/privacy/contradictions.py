@@ -5,7 +5,7 @@ import math
 from typing import Any
 
 from .._parameters import MAX_RECORDS
-from ..text import one_line
+from ..showing import one_line
 from .bounds import Bound, tag_of
 from .gaussian import epsilon_from_mu, mu_from_budget
 from .origins import Declared, Edits

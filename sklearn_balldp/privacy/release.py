@@ -14,7 +14,7 @@ from .._cached import cached_property
 from .._parameters import Count, Epsilon, Inside, check_whole, one_of
 from .._version import __version__
 from ..adjacency import METRICS
-from ..text import one_line
+from ..showing import one_line
 from .bounds import Blocks, Bound, as_float_or_tuple, check_rising
 from .contradictions import ROUNDING, check, loss_of, usual_mechanism
 from .digest import record_digest

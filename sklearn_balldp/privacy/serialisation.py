@@ -20,7 +20,7 @@ import msgspec
 import numpy as np
 
 from .._parameters import MAX_CLASSES
-from ..text import one_line
+from ..showing import one_line
 from .bounds import KINDS, Bound, tag_of
 from .plain import fields_of
 

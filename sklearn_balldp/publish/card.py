@@ -14,7 +14,7 @@ from ..heads.inspection import matches
 from ..pipelines import parts_of
 from ..privacy.noise import EXACT_SAMPLER, SEEDED_SAMPLER
 from ..privacy.release import Release
-from ..text import DOWN, one_line, percent, rounded
+from ..showing import DOWN, one_line, percent, rounded
 from .columns import Change, HiddenColumns
 from .steps import Step, step_of
 from .words import (

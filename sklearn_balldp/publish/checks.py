@@ -28,7 +28,7 @@ from ..mechanisms.settings import TUNING
 from ..privacy.noise import EXACT_SAMPLER
 from ..privacy.origins import Declared, Edits, Number, Reference
 from ..privacy.release import Release
-from ..text import one_line, percent
+from ..showing import one_line, percent
 from ..verdicts import CANNOT_CHECK, FAIL, FALSE_ALARM, PASS, STATED, WEAK, Check
 from .card import NOTHING_HIDDEN, SAMPLERS, reach_of
 from .columns import HiddenColumns
@@ -113,6 +113,10 @@ def _encoder_check(model: Published, encoder: Any) -> Check:
     return Check("encoder", {True: PASS, False: FAIL, None: unknown}[same], shown, basis)
 
 
+#: What models of the command hold, too: the publisher states where it comes from.
+_USUAL = "declared columns", "name of the column", "public examples", "class_embeddings"
+
+
 def _publishers_checks(model: Published) -> Iterator[Check]:
     """What a publisher chose freely: it moves predictions or can be read, and proves nothing."""
     notes = {}
@@ -149,7 +153,7 @@ def _publishers_checks(model: Published) -> Iterator[Check]:
         shown = f"labels of up to {max(lengths)} characters are part of the model; read them"
         notes["texts of labels"] = shown
     for name, shown in notes.items():
-        usual = name in ("declared columns", "name of the column", "public examples")
+        usual = name in _USUAL
         yield Check(name, STATED if usual else CANNOT_CHECK, shown, "nothing proves them")
     # Numbers that a step holds may be of private rows.
     named = enumerate(model.named_steps.items(), 1)

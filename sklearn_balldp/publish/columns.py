@@ -9,7 +9,7 @@ from typing import Any
 from ..encoders import TableEncoder
 from ..encoders.tables import held
 from ..privacy.release import Release
-from ..text import DOWN, UP, one_line, rounded
+from ..showing import DOWN, UP, one_line, rounded
 from .steps import Step, table_of
 
 _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")

@@ -20,7 +20,7 @@ from safetensors.numpy import load, save
 
 from ..hub import from_hub, hub_name
 from ..pointers import unfetched
-from ..text import one_line
+from ..showing import one_line
 
 CARD, CONFIG, MODEL, RECORD = "CARD.md", "config.json", "model.safetensors", "release.json"
 FILES = (CARD, CONFIG, MODEL, RECORD)

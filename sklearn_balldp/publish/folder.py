@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from .._version import __version__
-from ..text import appearance, listed, one_line
+from ..names import appearance
+from ..showing import listed, one_line
 from ..verdicts import CANNOT_CHECK, FAIL, PASS, STATED, WEAK, Check
 from .card import card_text
 from .files import CARD, FILES, README, Differs, difference

@@ -29,7 +29,7 @@ from ..privacy.digest import parameters_digest
 from ..privacy.problem import Problem
 from ..privacy.release import Release
 from ..privacy.serialisation import FORMAT as RECORD_FORMAT
-from ..text import one_line
+from ..showing import one_line
 from .columns import HiddenColumns
 from .files import (
     CONFIG,

@@ -8,7 +8,7 @@ from typing import Any
 from .._validation import caller_level
 from ..audit.preparation import PooledPreprocessingWarning
 from ..pipelines import parts_of
-from ..text import one_line
+from ..showing import one_line
 from ..verdicts import FAIL
 from ..writing import new_folder, write_new
 from .card import card_text

@@ -30,7 +30,7 @@ from .._parameters import LEAST, MOST
 from ..encoders import ImageEncoder, SentenceEncoder, TableEncoder
 from ..encoders.named import encoder_of
 from ..pipelines import DenseRows, RowWise
-from ..text import one_line
+from ..showing import one_line
 
 _MAX_FEATURES, _MAX_GRAMS, _MAX_TOKENS, _MAX_NAME = 2**16, 10, 2**16, 200
 # Entries of a matrix whose norm is computed exactly; the sum of its squares takes no time.

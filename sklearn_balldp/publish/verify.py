@@ -9,7 +9,7 @@ from typing import Any
 
 from ..audit.noise_tests import epsilon_after_redraws
 from ..privacy.release import Release
-from ..text import one_line
+from ..showing import one_line
 from ..verdicts import CANNOT_CHECK, FAIL, FALSE_ALARM, STATED, WEAK, Check
 from .checks import private_checks, public_checks
 from .files import Differs, load_rows

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from ..privacy.bounds import Blocks
 from ..privacy.origins import Declared, Edits, Number, Reference
 from ..privacy.release import Release
-from ..text import DOWN, UP, one_line, rounded
+from ..showing import DOWN, UP, one_line, rounded
 
 _OF_RADIUS: dict[type, tuple[str, ...]] = {
     Number: (),

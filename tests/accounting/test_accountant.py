@@ -24,12 +24,7 @@ from sklearn.ensemble import VotingClassifier
 from sklearn.exceptions import UnsetMetadataPassedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import (
-    GridSearchCV,
-    GroupKFold,
-    KFold,
-    cross_val_score,
-)
+from sklearn.model_selection import GridSearchCV, GroupKFold, KFold, cross_val_score
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, Normalizer, StandardScaler, scale
@@ -45,10 +40,10 @@ from sklearn_balldp import (
 )
 from sklearn_balldp.accounting import BudgetExceededError, OtherRelease, PrivateAccuracy
 from sklearn_balldp.accounting.accountant import NOT_COVERED
-from sklearn_balldp.mechanisms import PrototypePerturbation, Sums
+from sklearn_balldp.mechanisms import Sums
 from sklearn_balldp.privacy.gaussian import compose, epsilon_from_mu
 from sklearn_balldp.privacy.noise import SEEDED_SAMPLER, Noise
-from sklearn_balldp.text import UP, rounded
+from sklearn_balldp.showing import UP, rounded
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 PROTECTED = {"protect_labels": True, "classes": [0, 1, 2]}
@@ -170,11 +165,7 @@ def test_workers_together_keep_the_limit(backend):
     assert np.isfinite(scores).sum() == 5
 
 
-@pytest.mark.kills(
-    "accounting/ledger.py",
-    "if mu_of([*earlier, charge]) <= mu_from_budget",
-    "if mu_of(earlier) <= mu_from_budget",
-)
+@pytest.mark.kills("accounting/ledger.py", "if mu_of([*earlier, charge]) <", "if mu_of(earlier) <")
 def test_what_remains_can_be_spent_to_the_last_and_no_more():
     for n_fits in (1, 7):
         accountant = PrivacyAccountant(delta=1e-6, radius=0.5, limit=3.0)
@@ -231,27 +222,6 @@ def test_a_charge_is_never_taken_back(counts, monkeypatch, places):
     assert len(counts.records) == 4
 
 
-@pytest.mark.parametrize("answered", [False, True])
-def test_an_error_of_a_mechanism_of_ones_own(counts, answered):
-    """It may have shown the answer that it got; before that it knew nothing."""
-
-    class Failing(PrototypePerturbation):
-        bound = PrototypePerturbation.bound
-
-        def conversation(self, problem, bound):
-            if answered:
-                yield bound
-            raise OSError("no answer is kept")
-
-    class Head(BallDPRidgePrototype):
-        def _mechanism(self):
-            return Failing()
-
-    with pytest.raises(OSError, match="kept"):
-        Head(1.0, radius=0.5, accountant=counts).fit(X, Y)
-    assert len(counts.records) == int(answered)
-
-
 def test_different_adjacencies_are_refused(counts):
     head_of(counts).fit(X, Y)
     for other, name in (
@@ -267,9 +237,7 @@ def test_different_adjacencies_are_refused(counts):
 
 
 @pytest.mark.parametrize("order", [1, -1])
-@pytest.mark.kills(
-    "accounting/ledger.py", '- {"any"} == {more} else less', '- {"any"} >= {more} else less'
-)
+@pytest.mark.kills("accounting/ledger.py", 'any"} == {more} else less', 'any"} >= {more} else less')
 def test_releases_that_cover_others_count_as_those(order):
     """Protected labels cover public ones, and persons records: the total states what all hide."""
     owners = {"groups": np.arange(120) // 2}
@@ -366,10 +334,7 @@ def test_declared_radii_are_conditional(monkeypatch):
     policy, owners = RadiusPolicy(source="declared"), {"groups": np.arange(120) // 2}
     with pytest.raises(ValueError, match="a plan has none"):
         head_of(radius=policy).plan(120, 4, y=Y)
-    for model, number, given in (
-        (policy, 1, {}),
-        (head_of(radius=clone(policy)), 2, owners),
-    ):
+    for model, number, given in ((policy, 1, {}), (head_of(radius=clone(policy)), 2, owners)):
         accountant = PrivacyAccountant(radius=0.2, unit="person" if given else "record")
         accountant.attach(model).fit(X, Y, **given)
         assert accountant.total().private == "conditional"
@@ -445,6 +410,7 @@ def test_totals_read_like_releases():
     accountant = PrivacyAccountant(radius=0.5, limit=6.0)
     for _ in range(2):
         head_of(accountant, 2.0).fit(X, Y)
+    assert "given no groups" not in str(PrivacyAccountant().total())
     shown = str(accountant.total())
     assert shown.startswith("Total\n  releases")
     for part in ("within 0.5", "of the limit 6", "a priori", "the fits of heads", "zCDP rho"):
@@ -517,29 +483,3 @@ def test_a_score_hides_only_what_the_model_hides(counts):
     assert len(counts.records) == len(models)
     with pytest.raises(ValueError, match="not all comes from a release"):
         cross_val_score(LogisticRegression(), X, Y, scoring=scorer, error_score="raise")
-
-
-def test_a_ledger_that_counted_nothing_blames_no_fit():
-    assert "given no groups" not in str(PrivacyAccountant().total())
-    accountant = PrivacyAccountant()
-    head_of(accountant).fit(X, Y)
-    assert "given no groups" in str(accountant.total())
-
-
-@pytest.mark.kills("accounting/scoring.py", "validate_data(estimator", "str(estimator")
-@pytest.mark.parametrize(
-    ("rows", "labels", "match"),
-    [
-        (X[:0], Y[:0], "no rows"),
-        (X, Y[:-1], "inconsistent numbers of samples"),
-        (X[:, :-1], Y, "features, but"),
-    ],
-)
-def test_a_score_that_public_shapes_rule_out_costs_nothing(rows, labels, match):
-    accountant = PrivacyAccountant()
-    score = PrivateAccuracy(1.0, accountant=accountant)
-    with pytest.raises(ValueError, match=match):
-        score(FITTED, rows, labels)
-    assert accountant.total().n_releases == 0
-    assert score(FITTED, X, Y) > 0.0
-    assert accountant.total().n_releases == 1

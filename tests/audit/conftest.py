@@ -2,14 +2,6 @@
 
 import pytest
 from scipy.stats import binomtest
-from sklearn.datasets import load_digits
-from sklearn.preprocessing import normalize
-
-
-@pytest.fixture(scope="session")
-def digits():
-    X, y = load_digits(return_X_y=True)
-    return normalize(X), y
 
 
 @pytest.fixture

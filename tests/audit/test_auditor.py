@@ -23,13 +23,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import Pipeline, make_pipeline
-from sklearn.preprocessing import (
-    FunctionTransformer,
-    Normalizer,
-    StandardScaler,
-    normalize,
-    scale,
-)
+from sklearn.preprocessing import FunctionTransformer, Normalizer, StandardScaler, normalize, scale
 
 from sklearn_balldp import (
     BallDPLinearDiscriminant,
@@ -50,7 +44,7 @@ from sklearn_balldp.audit.attacks import audit_support
 from sklearn_balldp.audit.auditor import refuting_successes
 from sklearn_balldp.audit.preparation import audit_generator
 from sklearn_balldp.heads.inspection import records_of
-from sklearn_balldp.mechanisms import Minimiser, Sums, drive
+from sklearn_balldp.mechanisms import Sums, drive
 from sklearn_balldp.pipelines import DenseRows, RowWise
 from sklearn_balldp.privacy import Noise
 
@@ -134,7 +128,11 @@ def test_report(audited, digits, success_interval):
         candidates = list(row["candidates"])
         assert (y[candidates] == row["label"]).all()
         assert y[row["anchor"]] == row["label"]
-        assert (np.linalg.norm(X[candidates] - X[row["anchor"]], axis=1) <= 0.6).all()
+        gaps = np.linalg.norm(X[candidates] - X[row["anchor"]], axis=1)
+        assert gaps.max() <= 0.6
+        # As far apart as their sums are, in units of the noise of their class.
+        sigma = audited.estimator_.release_.bound.sigma[row["label"]]
+        assert row["distance"] == pytest.approx(gaps.max() / sigma)
     # Held-out rows were not trained on, and anchors were.
     n_held = len(y) - audited.estimator_.release_.n_samples
     assert n_held == sum(int(np.ceil(0.2 * n)) for n in np.bincount(y))
@@ -162,32 +160,9 @@ def test_ball_is_never_above_anchor():
         assert (table["support_bound"] <= table["ball_bound"] + 1e-9).all()
 
 
-def test_simulated_noise_is_that_of_releases(digits):
-    """The success of attacks on releases by the head's sampler, on simulated noise, and Bayes'."""
-    (X, y), (public, public_y) = split(*two_classes(digits), 200)
-    head = BallDPRidgePrototype(8.0, radius=0.7)
-    options = {"n_candidates": 3, "n_supports": 1, "random_state": 3}
-    intervals = []
-    for noise, n_draws in (("simulated", 3000), ("mechanism", 250)):
-        auditor = audit(
-            head, X, y, public, public_y, confidence=SURE, noise=noise, n_draws=n_draws, **options
-        )
-        intervals.append(auditor.success_interval_["clopper_pearson"])
-        assert 0.5 < auditor.success_rate_ < 0.9
-        low, high = intervals[-1]
-        assert low - 0.02 <= auditor.certificate_["bayes"] <= high + 0.02
-    (low, high), (other_low, other_high) = intervals
-    assert max(low, other_low) <= min(high, other_high)
-
-
-def quartered(kind, monkeypatch):
-    """A sensitivity that is divided by four, in promises, filters and records."""
-    ratio = kind.ratio
-    monkeypatch.setattr(kind, "ratio", lambda self, *args: ratio(self, *args) / 4.0)
-
-
 def test_a_sensitivity_divided_by_four_is_caught(digits, monkeypatch):
-    quartered(Sums, monkeypatch)
+    ratio = Sums.ratio
+    monkeypatch.setattr(Sums, "ratio", lambda self, *args: ratio(self, *args) / 4.0)
     with pytest.warns(FailedGuaranteeWarning, match="FAILED GUARANTEE") as caught:
         auditor = audit(RIDGE, *two_classes(digits), n_draws=50, confidence=SURE)
     assert not auditor.guarantee_holds_
@@ -203,25 +178,6 @@ def test_a_sensitivity_divided_by_four_is_caught(digits, monkeypatch):
     assert low > auditor.certificate_["direct"]
 
 
-def test_a_gradient_gap_divided_by_four_is_caught(monkeypatch):
-    """Rows in one direction, labels at random, candidates in directions of their own: there the
-    minimiser moves by a third of the gap, so that a quarter of it does not cover the move."""
-    X, y = np.tile(np.eye(12)[0], (200, 1)), np.arange(200) % 2
-    angle = 2 * np.arcsin(0.6 / 2 * (1 - 1e-9))
-    public = np.cos(angle) * X[:22] + np.sin(angle) * np.repeat(np.eye(12)[1:], 2, axis=0)
-    head = BallDPLogisticRegression(
-        4.0, radius=0.6, alpha=0.01, fit_intercept=False, mechanism="output"
-    )
-    data = (X, y, public, np.arange(22) % 2)
-    honest = ReconstructionAuditor(head, confidence=SURE).fit(*data)
-    assert honest.guarantee_holds_
-    share = honest.supports_["distance"] / honest.supports_["mu"]
-    assert 0.27 < share.min() <= share.max() < 1
-    quartered(Minimiser, monkeypatch)
-    with pytest.warns(FailedGuaranteeWarning):
-        ReconstructionAuditor(head).fit(*data)
-
-
 DRAW = Noise.__call__
 
 
@@ -229,46 +185,12 @@ def scaled_by(factor):
     return lambda self, values, sigma: DRAW(self, values, np.asarray(sigma) * factor)
 
 
-def a_block_twice(self, values, sigma):
-    """The noise of one block of values in another, or of one answer in the next."""
-    z = DRAW(self, np.zeros(np.shape(values)), 1.0)
-    rows = z[: z.size // 64 * 64].reshape(-1, 64) if z.ndim == 1 else z
-    if len(rows) > 1:
-        rows[1] = rows[0]
-    else:
-        rows[:] = getattr(self, "before", rows)
-        self.before = rows.copy()
-    return values + z * sigma
-
-
 def seeded(self, values, sigma):
     self.rng = getattr(self, "rng", np.random.default_rng(7))
     return values + self.rng.standard_normal(np.shape(values)) * sigma
 
 
-POOL = {}
-
-
-def reused(self, values, sigma):
-    """Every release takes the noise of the first one."""
-    self.n = getattr(self, "n", 0) + 1
-    z = POOL.setdefault((np.shape(values), self.n), DRAW(self, np.zeros(np.shape(values)), 1.0))
-    return values + z * sigma
-
-
-def repeated(self, values, sigma):
-    """Every answer takes the noise of the first one."""
-    return values + sigma * np.random.default_rng(3).standard_normal(np.shape(values))
-
-
-FAULTS = {
-    "none": scaled_by(1e-9),
-    "nine tenths": scaled_by(0.9),
-    "a block twice": a_block_twice,
-    "a seed": seeded,
-    "reused": reused,
-    "repeated": repeated,
-}
+FAULTS = {"none": scaled_by(1e-9), "nine tenths": scaled_by(0.9), "a seed": seeded}
 MECHANISMS = {
     "prototypes": BallDPRidgePrototype(4.0, radius=0.6),
     "discriminant": BallDPLinearDiscriminant(4.0, radius=0.6, share=0.5),
@@ -293,7 +215,6 @@ def with_noise(head, call):
 )
 def test_every_faulty_sampler_is_found(name, fault, noise, digits):
     """In the release itself, also where trials simulate noise: an audit runs what it audits."""
-    POOL.clear()
     X, y = (rows[:700] for rows in digits)
     head = with_noise(MECHANISMS[name], FAULTS[fault])
     # Four draws hold 10,000 values: a tenth too little noise is missed once in 10^9 times.
@@ -342,17 +263,6 @@ def test_a_sound_release_is_not_convicted(n, bound, success_interval):
         assert binom.sf(needed - 1, n, bound + 0.2) > 0.99
 
 
-def test_prior(digits, success_interval):
-    head = BallDPRidgePrototype(1.0, radius=0.6)
-    prior = np.r_[0.55, np.full(9, 0.05)]
-    auditor = audit(head, *digits, attacker_prior=prior, n_draws=400, confidence=SURE)
-    assert auditor.baseline_ == pytest.approx(0.55)
-    share = (auditor.report_["target"] == 0).mean()
-    assert 0.5 < share < 0.6
-    low, high = auditor.success_interval_["clopper_pearson"]
-    assert low - 0.02 <= auditor.certificate_["bayes"] <= high + 0.02
-
-
 @pytest.mark.kills(
     "audit/attacks.py", "((gaps <= 2.0 * setting.eta) @ prior)", "((gaps <= setting.eta) @ prior)"
 )
@@ -378,19 +288,23 @@ def test_approximate_reconstruction(digits):
 
 
 def test_the_guess_is_the_one_that_succeeds_with_the_largest_probability(digits):
-    """Where the release tells nothing: between three near candidates, not at the likeliest."""
+    """Where the release tells nothing: between three near candidates, not at the likeliest.
+
+    Records are hidden as often as the prior says.
+    """
     angles = np.r_[0.1, 0.2, 0.3, 0.9]
     public = np.column_stack([np.cos(angles), np.sin(angles)])
     X = np.tile([1.0, 0.0], (100, 1))
     head = BallDPRidgePrototype(0.01, radius=1.0)
     prior = [0.28, 0.1, 0.28, 0.34]
-    options = {"support": "nearest", "attacker_prior": prior, "eta": 0.12, "n_draws": 50}
+    options = {"support": "nearest", "attacker_prior": prior, "eta": 0.12, "n_draws": 400}
     rows, labels = np.tile(public, (2, 1)), np.repeat([0, 1], 4)
     auditor = audit(head, X, np.arange(100) % 2, rows, labels, n_candidates=4, **options)
     assert set(auditor.report_["guess"]) == {1}
     success = auditor.report_["success"]
     assert (success == auditor.report_["target"].isin([0, 1, 2])).all()
     assert auditor.baseline_ == auditor.certificate_["bayes"].round(2) == pytest.approx(0.66)
+    assert abs((auditor.report_["target"] == 3).mean() - 0.34) < 0.04
 
 
 def test_another_label_is_no_near_miss(digits):
@@ -400,10 +314,10 @@ def test_another_label_is_no_near_miss(digits):
     public, labels = np.vstack([X[1200:], X[1200:]]), np.r_[y[1200:], (y[1200:] + 1) % 10]
     options = {"candidate_labels": "any", "support": "nearest", "eta": 2.0, "n_draws": 20}
     auditor = audit(head, X[:1200], y[:1200], public, labels, **options)
-    for i, row in auditor.supports_.iterrows():
+    for i, trials in auditor.report_.groupby("support"):
+        row = auditor.supports_.loc[i]
         codes = labels[list(row["candidates"])]
         assert len(set(codes)) > 1
-        trials = auditor.report_[auditor.report_["support"] == i]
         # Every distance is below eta: the label alone decides.
         expected = codes[trials["target"]] == codes[trials["guess"]]
         np.testing.assert_array_equal(trials["success"], expected)
@@ -434,22 +348,17 @@ def test_private_labels_do_not_steer_the_split(digits):
     assert sizes == {len(y) - int(0.2 * len(y))}
 
 
-def test_metrics(digits):
-    X, y = digits
-    head = BallDPRidgePrototype(4.0, radius=3.0, metric="manhattan")
-    auditor = audit(head, X, y, n_draws=20, confidence=SURE)
-    for _, row in auditor.supports_.iterrows():
-        assert np.abs(X[list(row["candidates"])] - X[row["anchor"]]).sum(axis=1).max() <= 3.0
-    assert auditor.guarantee_holds_
-
-
-def test_radius_of_the_supports(digits):
+def test_radius_and_metric_of_the_supports(digits):
     head = BallDPRidgePrototype(4.0, radius=1.2)
     near, whole = audit(head, *digits, radius=0.6), audit(head, *digits)
     release = near.estimator_.release_
     assert near.certificate_["direct"] == pytest.approx(release.certificate(0.1, radius=0.6))
     assert near.certificate_["direct"] < whole.certificate_["direct"]
     assert near.supports_["n_in_ball"].mean() < whole.supports_["n_in_ball"].mean()
+    manhattan = audit(clone(head).set_params(radius=3.0, metric="manhattan"), *digits)
+    for _, row in manhattan.supports_.iterrows():
+        gaps = digits[0][list(row["candidates"])] - digits[0][row["anchor"]]
+        assert np.abs(gaps).sum(axis=1).max() <= 3.0
 
 
 def test_threads_and_seeds(digits):
@@ -505,20 +414,6 @@ def test_pipeline_encodes_once(digits):
     assert sum(calls) == len(X)
 
 
-def test_texts():
-    rng = np.random.default_rng(0)
-    y = rng.integers(2, size=200)
-    words = [f"word{i}" for i in range(30)]
-    texts = [" ".join(rng.choice(words[: 15 + 15 * label], size=8)) for label in y]
-    pipeline = make_pipeline(
-        HashingVectorizer(n_features=64),
-        DenseRows(),
-        BallDPLinearDiscriminant(4.0, radius=1.3),
-    )
-    auditor = audit(pipeline, texts, y, n_supports=1, n_candidates=5)
-    assert auditor.predict_proba(texts[:3]).shape == (3, 2)
-
-
 def test_pooled_preprocessing_is_named(digits):
     rows, public = split(*digits, 1400)
     pools = FunctionTransformer(scale)  # it learns nothing, and compares rows
@@ -539,7 +434,8 @@ def test_pooled_preprocessing_is_named(digits):
         audited_as_released(scaled, rows, public, radius=1.9)
 
 
-def test_data_frames(digits):
+def test_records_as_people_hold_them(digits):
+    """In a table with names, whose labels have an index of their own; and texts."""
     X, y = digits
     frame = pd.DataFrame(X, columns=[f"f{i}" for i in range(X.shape[1])])
     labels = pd.Series(np.array(list("abcdefghij"))[y], index=np.arange(len(y))[::-1])
@@ -547,21 +443,12 @@ def test_data_frames(digits):
     assert (auditor.feature_names_in_[0], auditor.n_features_in_) == ("f0", 64)
     assert set(auditor.supports_["label"]) <= set("abcdefghij")
     assert auditor.score(frame, labels) > 0.5
-
-
-def test_grid_search_with_two_scores(digits):
-    head = BallDPRidgePrototype(radius=0.6)
-    scoring = {"accuracy": "accuracy", "reconstruction": neg_success_scorer}
-    scoring["certificate"] = neg_certificate_scorer
-    auditor = ReconstructionAuditor(head, n_draws=20, random_state=0)
-    grid = {"estimator__epsilon": [0.25, 64.0]}
-    search = GridSearchCV(auditor, grid, scoring=scoring, refit="accuracy", cv=2).fit(*digits)
-    results = search.cv_results_
-    assert results["mean_test_accuracy"][1] > results["mean_test_accuracy"][0]
-    # Greater is better: the noisier model leaks less.
-    assert results["mean_test_reconstruction"][0] > results["mean_test_reconstruction"][1]
-    assert results["mean_test_certificate"][0] > results["mean_test_certificate"][1]
-    assert search.best_estimator_.success_rate_ > 0
+    texts = [" ".join(f"word{i}" for i in np.flatnonzero(row > 0.1)) for row in X[:200]]
+    hashed, head = HashingVectorizer(n_features=64), BallDPLinearDiscriminant(4.0, radius=1.3)
+    auditor = audit(
+        make_pipeline(hashed, DenseRows(), head), texts, y[:200] % 2, n_supports=1, n_candidates=5
+    )
+    assert auditor.predict_proba(texts[:3]).shape == (3, 2)
 
 
 def test_the_warning_in_a_search_points_to_who_called_the_search(digits):
@@ -593,32 +480,17 @@ def test_public_rows_are_routed_through_a_search(digits):
 
 
 def test_a_released_model_is_audited_as_it_is(digits):
-    (X, y), (public, public_y) = split(*digits, 1500)
-    whole = make_pipeline(Normalizer(), clone(RIDGE)).fit(7 * X, y)
-    auditor = audit(FrozenEstimator(whole), 7 * X, y, 7 * public, public_y)
-    np.testing.assert_array_equal(auditor.predict(X), whole.predict(X))
-    assert auditor.plot().results["epsilon"].tolist() == [4.0]
-    # Also the state of its generator.
+    """Also the state of its generator."""
     rows, public = split(*digits, 1400)
+    whole = make_pipeline(Normalizer(), clone(RIDGE)).fit(*rows)
+    auditor = audit(FrozenEstimator(whole), *rows, *public)
+    np.testing.assert_array_equal(auditor.predict(rows[0]), whole.predict(rows[0]))
     released = BallDPRidgePrototype(4.0, radius=0.6, random_state=np.random.default_rng(0))
     before = pickle.dumps(released.fit(*rows))
     with pytest.warns(FailedGuaranteeWarning):  # its noise came from a seed
         auditor = audit(FrozenEstimator(released), *rows, *public, noise="mechanism")
     assert auditor.failures_ == ("the check of the sampler failed",)
     assert pickle.dumps(released) == before
-
-
-def test_records_that_contradict_the_public_counts_are_refused(digits):
-    X, y = digits
-    released = FrozenEstimator(clone(RIDGE).fit(X[:1000], y[:1000]))
-    public = X[1500:], y[1500:]
-    wrong = np.where(y[:1000] == 3, 5, y[:1000])
-    for rows, labels in ((X[:1000], wrong), (X[500:1500], y[500:1500])):
-        with pytest.raises(ValueError, match="y contradicts the public class counts"):
-            ReconstructionAuditor(released).fit(rows, labels, *public)
-    for known in (X[1:1000], X[:1001]):
-        with pytest.raises(ValueError, match=r"fitted on 1000: pass all records of the fit\."):
-            ReconstructionAuditor(released).fit(known, y[: len(known)], *public)
 
 
 def test_audit_results_stay_out_of_the_released_model(digits):
@@ -695,8 +567,7 @@ def released(digits):
     "audit/auditor.py", "return checks + noise_checks(noise, level=_LEVEL)", "return checks"
 )
 def test_the_noise_of_a_released_model(released):
-    head, rows, public = released
-    auditor = audited_as_released(head, rows, public)
+    auditor = audited_as_released(*released)
     assert auditor.guarantee_holds_
     assert set(auditor.noise_["verdict"]) == {"PASS"}
     assert auditor.report_.attrs["noise"] == "PASS"
@@ -706,20 +577,14 @@ def test_the_noise_of_a_released_model(released):
         assert said in auditor.summary()
 
 
-@pytest.mark.parametrize("forgery", ["noiseless", "reversed", "another dataset"])
+@pytest.mark.parametrize("forgery", ["noiseless", "another dataset"])
 def test_forged_values_fail_the_audit(released, forgery):
     """An honest record beside other values."""
     head, rows, public = released
-    kept = head.released_
-    values = kept.values
-    if forgery == "noiseless":
-        values = noiseless(head, *rows)
-    elif forgery == "reversed":
-        values = values[::-1].copy()
-    else:
-        rows = (np.roll(rows[0], 1, axis=1), rows[1])
-        public = (np.roll(public[0], 1, axis=1), public[1])
-    head.released_ = replace(kept, values=values, answers=(values,))
+    values = noiseless(head, *rows) if forgery == "noiseless" else head.released_.values
+    if forgery == "another dataset":
+        rows, public = ((np.roll(X, 1, axis=1), y) for X, y in (rows, public))
+    head.released_ = replace(head.released_, values=values, answers=(values,))
     with pytest.warns(FailedGuaranteeWarning) as caught:
         auditor = audited_as_released(head, rows, public)
     assert "the check of the scale of the noise failed" in auditor.failures_
@@ -748,16 +613,16 @@ def test_values_that_do_not_follow_from_their_answers(digits):
 
 
 def test_how_little_few_trials_see(released):
-    head, rows, public = released
-    few = audited_as_released(head, rows, public, n_draws=4)
-    many = audited_as_released(head, rows, public, n_draws=100)
+    few, many, weak = (
+        audited_as_released(*released, **options)
+        for options in ({"n_draws": 4}, {"n_draws": 100}, {"n_candidates": 2})
+    )
     stated = few.certificate_["direct"]
     assert few.refutation_threshold_ > many.refutation_threshold_ > stated
     for auditor in (few, many):
         needed = auditor.refutation_threshold_
         assert needed == refuting_successes(len(auditor.report_), stated) / len(auditor.report_)
         assert f"it convicts from a success of {needed:.3f} on" in auditor.summary()
-    weak = audited_as_released(head, rows, public, n_candidates=2)
     assert weak.refutation_threshold_ > 1.0
     assert "2 trials can convict nobody" in weak.summary()
 
@@ -766,23 +631,20 @@ def test_anchors_that_have_most_to_fear(digits):
     """With noise of the smallest class for all, records of that class are named most often."""
     X, y = digits
     kept = (y != 3) | (np.arange(len(y)) % 12 == 3)
-    X, y = X[kept], y[kept]
     head = BallDPRidgePrototype(8.0, radius=0.9, counts="min")
-    options = {"n_candidates": 4, "n_draws": 60, "random_state": 0}
-    public = {"X_public": digits[0], "y_public": digits[1]}
-    rare = ReconstructionAuditor(head, anchors="rarest", n_supports=4, **options)
-    rare.fit(X, y, **public)
+    options = {"n_candidates": 4, "n_draws": 60}
+    rare, spread, chosen = (
+        audit(head, X[kept], y[kept], *digits, anchors=anchors, n_supports=n, **options)
+        for anchors, n in (("rarest", 4), ("random", 20), (np.flatnonzero(y[kept] == 7)[:2], 2))
+    )
     assert set(rare.supports_["label"]) == {3}
     assert rare.success_by_class_.index.tolist() == [3]
-    spread = ReconstructionAuditor(head, n_supports=20, **options).fit(X, y, **public)
     table = spread.success_by_class_
     assert (table["anchors"].sum(), table["trials"].sum()) == (20, len(spread.report_))
     assert ((table["low"] <= table["success"]) & (table["success"] <= table["high"])).all()
     assert rare.success_rate_ > spread.success_rate_ + 0.05
     assert re.search(r"most of all in class \d:", spread.summary())
-    named = np.flatnonzero(y == 7)[:2]
-    chosen = ReconstructionAuditor(head, anchors=named, n_supports=2, **options)
-    assert set(chosen.fit(X, y, **public).supports_["anchor"]) == set(named)
+    assert set(chosen.supports_["anchor"]) == set(np.flatnonzero(y[kept] == 7)[:2])
 
 
 def test_no_part_of_a_job_shows_a_record(monkeypatch):

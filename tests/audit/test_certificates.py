@@ -10,11 +10,7 @@ import pytest
 from scipy.optimize import minimize
 from scipy.special import ndtr, ndtri
 
-from sklearn_balldp import (
-    BallDPLinearDiscriminant,
-    BallDPLogisticRegression,
-    BallDPRidgePrototype,
-)
+from sklearn_balldp import BallDPLinearDiscriminant, BallDPLogisticRegression, BallDPRidgePrototype
 from sklearn_balldp.audit.attacks import Candidates, normalised, simulated
 from sklearn_balldp.audit.certificates import (
     check_prior,
@@ -177,6 +173,15 @@ def test_bounds_are_exact_for_two_candidates():
     assert best_attack(models, 1.0) == pytest.approx(exact, abs=error_of(100_000))
     # Doubling the noise halves the distance: a forgotten scale would show.
     assert support_bound(models, 2.0) == pytest.approx(ndtr(0.325), rel=1e-6)
+    # Very loud noise, and many identical candidates, teach nothing; very little tells all.
+    many = np.random.default_rng(0).standard_normal((5_000, 3))
+    for known, sigma, expected in (
+        (many, 1e9, 1 / 5_000),
+        (0 * many, 1.0, 1 / 5_000),
+        (many, 1e-9, 1),
+    ):
+        for bound in (support_bound, anchor_bound):
+            assert bound(known, sigma) == pytest.approx(expected, rel=1e-6)
 
 
 def test_block_noise_is_measured_in_its_own_units():
@@ -206,21 +211,6 @@ def test_simulation_is_the_best_attack(success_interval, tolerant):
     assert low - error_of(100_000) <= estimate <= high + error_of(100_000)
     if tolerant:
         assert estimate > best_attack(models, sigma, prior, seed=1)
-
-
-@pytest.mark.parametrize("m", [2, 5_000])
-def test_many_candidates_and_extreme_noise(m):
-    models = np.random.default_rng(0).standard_normal((m, 3))
-    # Very loud noise, and identical candidates, teach nothing.
-    for known, sigma, expected in [
-        (models, 1e9, 1 / m),
-        (0 * models, 1.0, 1 / m),
-        (models, 1e-9, 1),
-    ]:
-        bayes = best_attack(known, sigma, n_draws=2000 if m == 2 else 20)
-        assert bayes == pytest.approx(expected, rel=1e-6)
-        assert support_bound(known, sigma) == pytest.approx(expected, rel=1e-6)
-        assert anchor_bound(known, sigma) == pytest.approx(expected, rel=1e-6)
 
 
 def test_enclosing_ball_covers_and_is_small():

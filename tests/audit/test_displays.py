@@ -48,11 +48,9 @@ def test_reconstruction_display(auditor):
     heights = np.concatenate([line.get_ydata() for line in ax.lines])
     for value in (*display.results["success"], 0.1):
         assert value in heights
-    marks = np.concatenate(
-        [path[:, 1] for lines in ax.collections for path in lines.get_segments()]
-    )
+    marks = [path[:, 1] for lines in ax.collections for path in lines.get_segments()]
     for value in display.results["certificate"]:
-        assert value in marks
+        assert value in np.concatenate(marks)
 
 
 def test_nothing_to_draw():
@@ -64,8 +62,14 @@ def test_nothing_to_draw():
             kind(pd.DataFrame(columns=list(columns)))
         with pytest.raises(ValueError, match="lacks the column"):
             kind(pd.DataFrame({"epsilon": [1.0]}))
-    with pytest.raises(ValueError, match=r"lacks mean_test_certificate.*scoring=.*'recall': 'acc"):
-        PrivacyUtilityDisplay.from_cv_results({"mean_test_recall": [1.0]}, utility="recall")
+    for results, options, match in (
+        ({"mean_test_recall": [1.0]}, {"utility": "recall"}, r"lacks mean_test_certificate.*'acc"),
+        (pd.DataFrame(), {}, "cv_results must be a dict"),
+        (RESULTS, {"utility": "recall"}, "mean_test_recall"),
+        (RESULTS, {"group": "alpha"}, "param_alpha"),
+    ):
+        with pytest.raises(ValueError, match=match):
+            PrivacyUtilityDisplay.from_cv_results(results, **options)
 
 
 def test_one_auditor_and_given_axes(auditor):
@@ -125,9 +129,3 @@ def test_privacy_utility_display():
     failed = {**RESULTS, "mean_test_certificate": [-0.2, np.nan, -0.3, -0.4]}
     measured = PrivacyUtilityDisplay.from_cv_results(failed)
     assert len(measured.results) == 3
-    with pytest.raises(ValueError, match="cv_results must be a dict"):
-        PrivacyUtilityDisplay.from_cv_results(measured)
-    with pytest.raises(ValueError, match="mean_test_recall"):
-        PrivacyUtilityDisplay.from_cv_results(RESULTS, utility="recall")
-    with pytest.raises(ValueError, match="param_alpha"):
-        PrivacyUtilityDisplay.from_cv_results(RESULTS, group="alpha")

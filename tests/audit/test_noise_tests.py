@@ -17,7 +17,6 @@ from sklearn_balldp import (
     GradientPerturbation,
 )
 from sklearn_balldp.audit import noise_tests
-from sklearn_balldp.audit.attacks import answer_again
 from sklearn_balldp.audit.noise_tests import (
     Deviates,
     deviates_of,
@@ -145,31 +144,28 @@ def test_a_block_whose_noise_was_forgotten(name, block):
 def test_other_answers_are_convicted(name):
     # Little noise: what is hidden cannot be told apart from what it hides.
     little = {"prototypes": {"alpha": 0.1}, "softmax": {"alpha": 0.1, "epsilon": 1000.0}}
-    little["hinge"] = little["softmax"]
-    head = fitted(name, **little.get(name, {}))
-    answers = head.released_.answers
+    head = fitted(name, **little.get("softmax" if name == "hinge" else name, {}))
+    (first, *_), answers = head.released_.answers, head.released_.answers
+    rows = first.reshape(K, -1)
     forgeries = {
         "other columns": tuple(
             np.roll(a.reshape(K, -1), 1, axis=1).reshape(a.shape) for a in answers
         ),
-        "huge": (*answers[:-1], np.full_like(answers[0], 1e200)),
-        "not finite": (*answers[:-1], np.full_like(answers[0], np.nan)),
+        "huge": (*answers[:-1], np.full_like(first, 1e200)),
+        "not finite": (*answers[:-1], np.full_like(first, np.nan)),
     }
     if len(answers) == 1:
-        rows = answers[0].reshape(K, -1)
-        forgeries |= {
-            what: (forged.reshape(answers[0].shape).copy(),)
-            for what, forged in {
-                "garbage": np.full_like(rows, 123.0),
-                "reversed classes": rows[::-1],
-                "no weights": np.zeros_like(rows),
-                "scaled": 0.9 * rows if name == "prototypes" else 0.5 * rows,
-            }.items()
-        }
+        for what, forged in {
+            "garbage": np.full_like(rows, 123.0),
+            "reversed classes": rows[::-1],
+            "no weights": np.zeros_like(rows),
+            "scaled": 0.9 * rows if name == "prototypes" else 0.5 * rows,
+        }.items():
+            forgeries[what] = (forged.reshape(first.shape).copy(),)
     else:
         forgeries |= {
             "reversed": answers[::-1],
-            "one step again": (answers[0], *answers[:-1]),
+            "one step again": (first, *answers[:-1]),
             "doubled": tuple(2.0 * answer for answer in answers),
             "missing": answers[:-1],
         }
@@ -201,14 +197,12 @@ def test_what_cannot_be_checked(kept, rule, why):
 @pytest.mark.parametrize("sign", [1.0, -1.0])
 def test_noise_used_twice_is_convicted(name, sign):
     with noise_as(copied(sign)):
-        head = fitted(name)
-        assert verdicts(head)["reuse of noise"] == FAIL
+        assert verdicts(fitted(name))["reuse of noise"] == FAIL
         if name == "softmax":
             # Three classes: the rotated blocks have nothing in common then.
-            rng = np.random.default_rng(0)
-            X, y = rng.standard_normal((N, 300)), np.arange(N) % 3
-            X /= np.linalg.norm(X, axis=1, keepdims=True)
-            assert verdicts(copy.deepcopy(HEADS[name]).fit(X, y), X, y)["reuse of noise"] == FAIL
+            rows = np.random.default_rng(0).standard_normal((N, 300)) / 18.0, np.arange(N) % 3
+            head = copy.deepcopy(HEADS[name]).fit(*rows)
+            assert verdicts(head, *rows)["reuse of noise"] == FAIL
 
 
 def test_noise_of_an_earlier_release_is_convicted():
@@ -224,28 +218,6 @@ def test_noise_of_an_earlier_release_is_convicted():
     other = BallDPRidgePrototype(4.0, radius=0.5, classes=range(K + 1)).fit(*data())
     *_, told = checks(head, earlier=[other.released_])
     assert (told.name, told.verdict) == ("earlier releases", CANNOT_CHECK)
-
-
-def repeated(self, values, sigma):
-    self.z = getattr(self, "z", normal(values))
-    return values + sigma * self.z
-
-
-def of_the_class_before(self, values, sigma):
-    """The noise of one class is that of another in the step before."""
-    z = normal(values)
-    z[0] = getattr(self, "last", z[0])
-    self.last = z[1]
-    return values + sigma * z
-
-
-@pytest.mark.parametrize(
-    ("name", "call"), [("descent", repeated), ("hinge descent", of_the_class_before)]
-)
-def test_noise_of_an_earlier_step_is_convicted(name, call):
-    with noise_as(call):
-        head = fitted(name)
-    assert verdicts(head)["reuse of noise"] == FAIL
 
 
 def test_another_law_of_the_same_variance():
@@ -302,8 +274,7 @@ def test_clever_lies_pass():
     assert not convicted(fitted("prototypes", epsilon=1.0), X, y)
     # Draws selected until the publisher likes them.
     draws = [fitted("prototypes") for _ in range(5)]
-    liked = min(draws, key=lambda head: float(np.abs(head.prototypes_).max()))
-    assert not convicted(liked)
+    assert not convicted(min(draws, key=lambda head: float(np.abs(head.prototypes_).max())))
 
 
 def p_of(check):
@@ -331,7 +302,6 @@ def test_each_kind_of_test_has_a_quarter_of_the_level():
     """One quarter to scale, law, mean and reuse: a p-value below it fails, and no other."""
     z = np.random.default_rng(0).standard_normal((4, 50))
     ps = [p_of(check) for check in noise_checks(Deviates([z]))]
-    assert max(ps) < 1
     for i, p in enumerate(ps):
         for level, verdict in ((4 * p * 1.1, FAIL), (4 * p * 0.9, PASS)):
             assert noise_checks(Deviates([z]), level=level)[i].verdict == verdict
@@ -390,31 +360,19 @@ def test_one_block_that_was_used_before_is_convicted(limit, at_once, monkeypatch
     assert reuse() == FAIL
 
 
-@pytest.mark.parametrize("shape", [(), (6, 2, 1), (3, 2, 1), (2, 2, 2)])
+@pytest.mark.parametrize("shape", [(), (23,), (6, 2, 1), (3, 2, 1), (2, 2, 2), (4, 5)])
 def test_answers_of_any_shape_are_cut_into_blocks(shape):
+    """Blocks without some of their noise, as of an absent class, are left to single values."""
     noise, z = Deviates(), np.random.default_rng(0).standard_normal(shape)
     silent = np.zeros(shape, dtype=bool)
-    silent.flat[-1] = True
-    noise.add(5, z, silent, state=z)
-    whole = z.size // 5 * 5
-    np.testing.assert_array_equal(noise.blocks[0], z.ravel()[:whole].reshape(-1, 5))
-    np.testing.assert_array_equal(noise.directions["state"][0], noise.blocks[0])
-    np.testing.assert_array_equal(noise.rest, z.ravel()[whole:-1])
-
-
-def test_flat_answers_are_cut_into_blocks():
-    rng = np.random.default_rng(0)
-    flat, table = rng.standard_normal(3 * 7 + 2), rng.standard_normal((2, 7))
-    silent = np.zeros(23, dtype=bool)
-    silent[7:14] = silent[0] = silent[22] = True  # an absent class, and single values
-    noise = Deviates()
-    noise.add(7, flat, silent, state=2 * flat)
-    noise.add(7, table, table == 9.0, state=table)
-    np.testing.assert_array_equal(noise.blocks[0], flat[None, 14:21])
-    np.testing.assert_array_equal(noise.directions["state"][0], 2 * noise.blocks[0])
-    np.testing.assert_array_equal(noise.blocks[1], table)
-    assert sorted(noise.rest) == sorted([*flat[1:7], flat[21]])
-    assert noise.size == 7 + 7 + 14
+    silent.flat[[0, -1]] = True
+    noise.add(5, z, silent, state=2 * z)
+    blocks = z.ravel()[: z.size // 5 * 5].reshape(-1, 5)
+    full = ~silent.ravel()[: blocks.size].reshape(-1, 5).any(axis=1)
+    np.testing.assert_array_equal(noise.blocks[0], blocks[full])
+    np.testing.assert_array_equal(noise.directions["state"][0], 2 * blocks[full])
+    assert noise.size == z.size - silent.sum()
+    assert set(noise.rest) | set(noise.blocks[0].ravel()) == set(z[~silent])
 
 
 def test_drawing_again_costs_delta():
@@ -449,24 +407,3 @@ def test_the_owner_computes_the_gradients_of_the_fit(noise_free, dtype, n_classe
         found = deviates_of(head.released_, records_of(head, rows, y))
         assert not isinstance(found, Check), found
         assert not any(z.any() for z in found.blocks)
-
-
-@pytest.mark.parametrize("name", ["prototypes", "softmax", "started descent"])
-def test_the_conversation_held_again_is_honest_and_another(name):
-    """Fresh noise around the same records, and the release itself stays as it is."""
-    head = fitted(name)
-    released, records = head.released_, records_of(head, *data())
-    kept = released.values.copy()
-    again = answer_again(released, records, Noise())
-    assert set(verdicts(head, released=again).values()) == {PASS}
-    assert not np.array_equal(again.answers[0], released.answers[0])
-    np.testing.assert_array_equal(released.values, kept)
-
-
-def test_a_check_draws_nothing_from_the_heads_generator():
-    X, y = data()
-    generator = np.random.default_rng(0)
-    head = BallDPRidgePrototype(4.0, radius=0.5, random_state=generator).fit(X, y)
-    before = copy.deepcopy(generator.bit_generator.state)
-    assert not convicted(head, X, y)
-    assert generator.bit_generator.state == before

@@ -32,8 +32,7 @@ def draw(radius, rows=RECORDS[0], public=PUBLIC, **options):
 
 @pytest.mark.parametrize("any_label", [False, True])
 @pytest.mark.parametrize(
-    ("metric", "name", "radius"),
-    [("euclidean", "euclidean", 1.0), ("manhattan", "cityblock", 1.9)],
+    ("metric", "name", "radius"), [("euclidean", "euclidean", 1.0), ("manhattan", "cityblock", 1.9)]
 )
 def test_candidates_are_those_of_a_brute_force(metric, name, radius, any_label):
     """All of them and no more; the anchor's own row is none, and under another label it is."""
@@ -118,18 +117,6 @@ def test_drawn_supports():
         assert support.n_in_ball == np.concatenate(near).sum() - 1
 
 
-def test_anchors_that_are_too_few():
-    supports, _ = draw(2.0, anchors=np.array([3, 8, 11, 20, 41]))
-    assert {support.anchor for support in supports} == {3, 8, 11, 20, 41}
-    with pytest.raises(TooFewCandidates, match=r"only 2 of n_supports=5 .*no radius would do"):
-        draw(2.0, anchors=np.array([3, 8]))
-    with pytest.raises(TooFewCandidates, match=r"no radius would do.*X_public"):
-        draw(1.0, n_candidates=100)
-
-
-# A radius that would do, of records and of persons.
-
-
 @pytest.mark.parametrize("any_label", [False, True])
 @pytest.mark.parametrize("records", [1, 3])
 @pytest.mark.parametrize("seed", range(2))
@@ -146,6 +133,10 @@ def test_the_advised_radius_does_and_no_smaller_one(seed, records, any_label):
     assert len(draw(needed, *given, **options)[0]) == 5
     with pytest.raises(TooFewCandidates, match="only 4 of n_supports=5"):
         draw(needed * (1 - 1e-9), *given, **options)
+    # Where none would do, that is said.
+    for few in ({"anchors": np.array([3, 8])}, {"n_candidates": 500}):
+        with pytest.raises(TooFewCandidates, match=r"no radius would do"):
+            draw(2.0, *given, **{**options, **few})
 
 
 @pytest.mark.parametrize("strategy", ["farthest", "random", "nearest"])

@@ -68,7 +68,7 @@ def test_no_head_is_less_accurate_than_another(head, other, more, digits):
 @pytest.mark.parametrize(
     ("head", "gain"),
     [
-        (discriminant(0.25, share=0.5), 0.05),
+        (discriminant(0.25, share=1.0), 0.05),
         (BallDPLogisticRegression(0.25, radius=1.0), 0.02),
         (BallDPSquaredHingeSVC(0.25, radius=1.0), 0.02),
     ],

@@ -6,18 +6,10 @@ import math
 
 import numpy as np
 import pytest
-from head_cases import rows
-from sklearn.linear_model import LogisticRegression
-from sklearn.svm import LinearSVC
 
-from sklearn_balldp import (
-    BallDPLogisticRegression,
-    BallDPSquaredHingeSVC,
-    OutputPerturbation,
-)
+from sklearn_balldp import BallDPLogisticRegression, BallDPSquaredHingeSVC, OutputPerturbation
 from sklearn_balldp.losses import make_loss
 from sklearn_balldp.mechanisms.settings import LEAST_ALPHA, PRECISE, settings_of
-from sklearn_balldp.privacy import Release
 from sklearn_balldp.privacy.gaussian import mu_from_budget
 from sklearn_balldp.privacy.problem import Problem
 
@@ -39,21 +31,6 @@ def test_auto_is_noise_on_gradients(Head, k):
     for epsilon, alpha in itertools.product((1.0, 20.0, 1e8), (None, 0.0, 1e-3, 0.5)):
         planned = Head(epsilon, radius=0.1, alpha=alpha).plan(600, 6, [600 // k] * k).release
         assert (planned.mechanism, planned.alpha) == ("gradient", alpha or 0.0)
-
-
-@pytest.mark.parametrize(("Head", "k"), [(HEADS[0], 3), (HEADS[1], 2)])
-def test_little_noise_on_the_minimiser_ends_there(Head, k):
-    X, y = rows(600, k)
-    heads = [Head(1e8, radius=0.1, mechanism="output").fit(X, y) for _ in range(16)]
-    assert heads[0].release_.alpha == LEAST_ALPHA / len(X)
-    peer = LogisticRegression if Head is BallDPLogisticRegression else LinearSVC
-    exact = peer(C=1.0 / LEAST_ALPHA, fit_intercept=False, tol=1e-10, max_iter=5000)
-    exact.fit(np.hstack([X, np.ones((len(X), 1))]), y)
-    released = np.mean([np.hstack([h.coef_, h.intercept_[:, None]]) for h in heads], axis=0)
-    # Six standard deviations of a mean of 16.
-    atol = 1.5 * np.max(heads[0].release_.sigma)
-    assert atol < 0.01
-    np.testing.assert_allclose(released, exact.coef_, rtol=0, atol=atol)
 
 
 @pytest.mark.parametrize(
@@ -119,13 +96,4 @@ def test_the_mean_takes_the_place_of_sums_that_hide_too_much(n, d, k, epsilon, r
     margins = settings_of(dataclasses.replace(own, loss="squared_hinge"), mu, **given)
     assert margins.start == (start if k == 2 else "sums")
     for lacks in (dataclasses.replace(own, fit_intercept=False), own):
-        assert settings_of(lacks, mu, **given, shrinks=lacks is own).start == "sums"
-
-
-@pytest.mark.parametrize(("epsilon", "radius"), [(1e-3, 2.0), (1e4, 1e-30), (1e4, 2.0)])
-def test_extreme_budgets_and_radii(epsilon, radius):
-    X, y = rows(600)
-    for Head in HEADS:
-        release = Head(epsilon, radius=radius, mechanism="gradient").fit(X, y).release_
-        assert release.mu <= mu_from_budget(epsilon, 1e-6)
-        assert Release.from_dict(release.to_dict()) == release
+        assert settings_of(lacks, mu, **given, needs_sums=lacks is own).start == "sums"

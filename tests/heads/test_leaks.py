@@ -121,12 +121,3 @@ def test_protected_labels_say_nothing_about_counts(name, recwarn):
         records_.append(dataclasses.replace(head.release_, digest=""))
     assert records_[0] == records_[1] == records_[2]
     assert not recwarn.list
-
-
-def test_counts_do_not_move_the_worst_noise():
-    X, y = records()
-    one, other = (
-        BallDPRidgePrototype(counts="worst").fit(X, c).release_ for c in (y, np.arange(60) % 3)
-    )
-    assert one.sigma == pytest.approx(other.sigma, rel=1e-9)
-    assert isinstance(one.sigma, float)

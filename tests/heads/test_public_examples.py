@@ -7,9 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import scipy.sparse
+import sklearn
 from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
-from sklearn.model_selection import GridSearchCV
+from sklearn.model_selection import GridSearchCV, cross_validate
 from verdicts import failed, line, verified
 
 from sklearn_balldp import (
@@ -22,8 +23,8 @@ from sklearn_balldp import (
     RadiusPolicy,
     ReconstructionAuditor,
 )
-from sklearn_balldp.mechanisms import Examples
-from sklearn_balldp.privacy import Release
+from sklearn_balldp.mechanisms import Examples, MeanGradient, Mechanism
+from sklearn_balldp.privacy import Promised, Release
 from sklearn_balldp.publish import card, load, save, summary
 
 D, K = 6, 3
@@ -157,6 +158,16 @@ def test_sets_of_every_size(name, size, hidden):
 
 
 X, Y = records(60)
+
+
+def test_a_search_cuts_as_many_as_there_are_private_records():
+    with sklearn.config_context(enable_metadata_routing=True):
+        head = head_of("discriminant").set_fit_request(X_public=True, y_public=True)
+        given = {"params": {"X_public": X, "y_public": Y}, "cv": 3, "return_estimator": True}
+        fitted = cross_validate(head, X, Y, **given)["estimator"]
+    assert [one.release_.examples for one in fitted] == [40, 40, 40]
+
+
 BAD = {
     "sparse": ({"X_public": scipy.sparse.csr_array(X), "y_public": Y}, "X_public: X is sparse"),
     "NaN": ({"X_public": np.full((3, D), np.nan), "y_public": [0, 1, 2]}, "X_public: Input X"),
@@ -181,7 +192,9 @@ UNUSED = {
 @pytest.mark.parametrize("case", [*BAD, *UNUSED])
 def test_what_is_refused_is_not_charged(case, radius):
     """Not even the radius, which reads private rows."""
-    given, match = BAD.get(case, ({"X_public": X, "y_public": Y}, "neither prototypes nor noise"))
+    given, match = BAD.get(
+        case, ({"X_public": X, "y_public": Y}, "for examples, which mechanism (proto|output)")
+    )
     accountant = PrivacyAccountant()
     head = clone(UNUSED[case]) if case in UNUSED else head_of("logistic")
     head.set_params(radius=radius, accountant=accountant)
@@ -216,6 +229,28 @@ def test_a_plan_is_the_record_of_the_fit(name):
     planned = head.plan(60, D, [20, 20, 20], **given)
     assert "9 public examples" in str(planned)
     assert planned.release == replace(head.fit(X, Y, **given).release_, digest="")
+
+
+class FromExamples(Mechanism):
+    """One noisy step from the model of public examples, by a mechanism of one's own."""
+
+    uses_examples = True
+
+    def bound(self, problem, mu, examples=None):
+        return Promised(mu)
+
+    def conversation(self, problem, bound, examples=None):
+        query = MeanGradient(examples.coef, clip=0.2)
+        return examples.coef - (yield query.calibrated(problem, bound.budget * (1.0 - 1e-12)))
+
+
+def test_a_mechanism_of_ones_own_takes_them():
+    head = head_of("logistic", mechanism=FromExamples(), fit_intercept=False).fit(X, Y, **public(9))
+    query = next(head.released_.conversation())
+    np.testing.assert_array_equal(query.theta, arrays_of(head)["coef"])
+    own = type("Plain", (FromExamples,), {"uses_examples": False})
+    with pytest.raises(ValueError, match="examples, which mechanism Plain does not use"):
+        head.set_params(mechanism=own()).fit(X, Y, **public(9))
 
 
 # -- names and examples ---------------------------------------------------------------------------

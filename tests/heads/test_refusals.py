@@ -32,17 +32,22 @@ MINIMISER = BallDPLogisticRegression(mechanism="output", alpha=0.01)
 DESCENT = BallDPLogisticRegression(mechanism="gradient")
 SVC = BallDPSquaredHingeSVC(fit_intercept=False)
 MASKED = np.ma.masked_array([0.2, 0.3, 0.5], [0, 1, 0])
+#: Numbers that each head takes, and what is none of them.
+NUMBERS = [
+    (PROTOTYPES, ["epsilon", "delta", "radius", "alpha", "norm_bound"]),
+    (DISCRIMINANT, ["share", "shrinkage"]),
+    (MINIMISER, ["alpha", "mechanism__tol"]),
+    (DESCENT, ["alpha", "mechanism__n_steps", "mechanism__learning_rate", "mechanism__clip"]),
+]
+NO_NUMBERS = [-1.0, np.nan, np.inf, -HUGE, "1", 1j, np.array([0.5, 0.5]), [0.5]]
 #: What is refused of one parameter, by its name and by what is said of it.
 VALUES = [
-    (PROTOTYPES, "epsilon", [0, -1.0, np.nan, "1", 1e16], "epsilon"),
-    (PROTOTYPES, "epsilon", [HUGE, -HUGE], "epsilon must be a number, above 0 and at most"),
-    (PROTOTYPES, "delta", [0.0, 1.0, Fraction(HUGE, 3)], "delta"),
-    (PROTOTYPES, "radius", [0.0, "auto"], "radius"),
-    (PROTOTYPES, "radius", [HUGE, -HUGE], f"radius {RANGE}"),
-    (PROTOTYPES, "radius", [1e-31], f"radius {RANGE}"),
-    (PROTOTYPES, "alpha", [0.0], "alpha"),
-    (PROTOTYPES, "alpha", [1e31], f"alpha {RANGE}"),
-    (PROTOTYPES, "norm_bound", [1e160, HUGE, -HUGE], f"norm_bound {RANGE}"),
+    *((head, name, NO_NUMBERS, name.split("__")[-1]) for head, names in NUMBERS for name in names),
+    (PROTOTYPES, "epsilon", [HUGE, 1e16], "epsilon must be a number, above 0 and at most"),
+    (PROTOTYPES, "delta", [1.0, Fraction(HUGE, 3)], "delta"),
+    (PROTOTYPES, "radius", [HUGE, 1e-31], f"radius {RANGE}"),
+    (PROTOTYPES, "alpha", [0.0, 1e31], f"alpha {RANGE}"),
+    (PROTOTYPES, "norm_bound", [HUGE, 1e160], f"norm_bound {RANGE}"),
     (PROTOTYPES, "protect_labels", [[True]], "protect_labels"),
     (PROTOTYPES, "protect_labels", [True], "classes=None.*pass classes"),
     (PROTOTYPES, "metric", [np.array(["euclidean"])], "metric"),
@@ -58,17 +63,14 @@ VALUES = [
     (PROTOTYPES, "priors", [[1j, 0.5, 0.5], [0.5, 0.5], [1.0, 1.0, -1.0], "equal"], "priors"),
     (DISCRIMINANT, "domain", ["cube"], "domain .*ball, sphere"),
     (DISCRIMINANT, "share", [0.0], "share must be a number, .*, or 'auto'; got 0.0"),
-    (DISCRIMINANT, "share", ["half", 5e-324], "share"),
-    (DISCRIMINANT, "shrinkage", [-0.1, "best"], "shrinkage"),
+    (DISCRIMINANT, "share", [5e-324], "share"),
     (DISCRIMINANT, "priors", [[0.5, 0.6, -0.1]], "priors must be None, 'uniform', or 3 prob"),
     (DISCRIMINANT, "priors", [[0.5, 0.5], "flat"], "priors"),
     (DISCRIMINANT, "class_embeddings", [[[1.0, 2.0]]], r"finite vectors of shape \(3, 6\)"),
     (DISCRIMINANT, "class_embeddings", [np.full((3, 6), np.nan)], "class_embeddings"),
     (DISCRIMINANT, "protect_labels", [True], "classes=None"),
     (MINIMISER, "alpha", [1e-30], "alpha=1e-30 is too small"),
-    (MINIMISER, "alpha", [-1, 0.0, HUGE], "alpha"),
     (MINIMISER, "mechanism__sensitivity", ["best"], "sensitivity .*tight"),
-    (MINIMISER, "mechanism__tol", [0.0, -1e-3], "tol"),
     (MINIMISER, "fit_intercept", ["yes"], "fit_intercept"),
     (DESCENT, "class_weight", ["balance", {0: -1.0}, {0: 1j}, 2.0], "class_weight must be"),
     (DESCENT, "class_weight", [{7: 1.0}, {(0, 1): 1.0}, {"0": 2.0}], "which is none of the class"),
@@ -76,14 +78,11 @@ VALUES = [
     (MINIMISER, "class_weight", ["balanced", {0: 2.0}], "log-odds.*use mechanism='gradient'"),
     (DESCENT, "mechanism", ["objective"], "mechanism"),
     (DESCENT, "mechanism", [GradientPerturbation], "must be one of auto, output, gradient"),
-    (DESCENT, "mechanism__n_steps", [-1, 10**5 + 1, 2.5], "n_steps"),
-    (DESCENT, "mechanism__learning_rate", [0.0], "learning_rate"),
-    (DESCENT, "mechanism__clip", [0.0], "clip"),
+    (DESCENT, "mechanism__n_steps", [10**5 + 1, 2.5], "n_steps"),
     (DESCENT, "mechanism__clip", [1e-85], f"clip {RANGE}"),
     (DESCENT, "mechanism__keep_transcript", ["yes"], "keep_transcript"),
     (DESCENT, "mechanism__start", ["warm"], "one of auto, statistics, prototypes, mean, zero"),
     (DESCENT, "class_embeddings", [VECTORS.T], r"must be None or finite vectors of shape \(3, 6\)"),
-    (DESCENT, "alpha", [-1.0], "alpha"),
     (SVC, "domain", ["cube"], "domain must be one of ball, sphere; got 'cube'"),
 ]
 #: And of several together.
@@ -93,17 +92,9 @@ TOGETHER = [
     (DESCENT, {"class_weight": "balanced", **HIDDEN}, "are private; use class_weight=None, or a"),
     (DESCENT, {"class_weight": {0: 2.0}, "alpha": 0.1}, "log-odds.*alpha=0.1 shrinks.*alpha=None"),
     (DESCENT, {"norm_bound": 1e-80, "mechanism__clip": 1e-85}, f"norm_bound {RANGE}"),
-    (
-        DESCENT,
-        {"mechanism__start": "mean", "fit_intercept": False},
-        "fit_intercept=False rules out",
-    ),
+    (DESCENT, {"mechanism__start": "mean", "fit_intercept": False}, "fit_intercept=False rules"),
     (DESCENT, {"mechanism__start": "mean", "class_embeddings": VECTORS}, "begins without them"),
-    (
-        DESCENT,
-        {"mechanism__start": "zero", "class_embeddings": VECTORS},
-        "begins without them",
-    ),
+    (DESCENT, {"mechanism__start": "zero", "class_embeddings": VECTORS}, "begins without them"),
     (DESCENT, {"epsilon": 1e-14, "delta": 1e-14, "mechanism__n_steps": 1000}, "epsilon"),
     (SVC, {"mechanism": "output", "class_embeddings": VECTORS}, "mechanism='gradient'"),
     (SVC, {"norm_bound": 1e100, "mechanism": "gradient"}, f"norm_bound {RANGE}"),
@@ -117,6 +108,8 @@ def fitted(ball_rows):
     return functools.cache(lambda head: clone(head).fit(*ball_rows))
 
 
+@pytest.mark.kills("heads/logistic.py", "self._mechanism().needs_alpha", "False")
+@pytest.mark.kills("heads/logistic.py", "float(self.alpha) > 0.0", "float(self.alpha) > 9.0")
 @pytest.mark.parametrize(
     ("head", "params", "match"), BAD + TOGETHER, ids=lambda value: str(value)[:60]
 )
@@ -125,70 +118,57 @@ def test_bad_parameters(ball_rows, fitted, head, params, match):
     refused(copy.copy(fitted(head)).set_params(**params), *ball_rows, match)
 
 
-@pytest.mark.parametrize(
-    ("change", "match"),
-    [
-        (lambda X, y: (np.ma.masked_array(X, X > 0.5), y, None), "X has a mask"),
-        (lambda X, y: (X, np.ma.masked_array(y, y == 1), None), "y has a mask"),
-        (lambda X, y: (X, y, np.ma.masked_array(y, y == 1)), "groups has a mask"),
-        (
-            lambda X, y: (np.full(X.shape, "2026-01-01", dtype="M8[s]"), y, None),
-            "dates or durations",
-        ),
-        (lambda X, y: (np.ones(X.shape, dtype="m8[s]"), y, None), "dates or durations"),
-    ],
-)
-def test_odd_rows_labels_and_owners(ball_rows, change, match):
-    X, y, groups = change(*ball_rows)
-    refused(BallDPRidgePrototype(radius=0.5), X, y, match, groups=groups)
+def test_odd_rows_labels_and_owners(ball_rows):
+    X, y = ball_rows
+    masked = np.ma.masked_array(y, y == 1)
+    for rows, labels, groups, match in (
+        (np.ma.masked_array(X, X > 0.5), y, None, "X has a mask"),
+        (X, masked, None, "y has a mask"),
+        (X, y, masked, "groups has a mask"),
+        (np.full(X.shape, "2026-01-01", dtype="M8[s]"), y, None, "dates or durations"),
+        (np.ones(X.shape, dtype="m8[s]"), y, None, "dates or durations"),
+    ):
+        refused(BallDPRidgePrototype(radius=0.5), rows, labels, match, groups=groups)
 
 
 POLICY, STEPS = RadiusPolicy(source="edits"), GradientPerturbation(n_steps=5)
+HEADS = [
+    Head(mechanism=STEPS, radius=POLICY)
+    for Head in (BallDPLogisticRegression, BallDPSquaredHingeSVC)
+]
 
 
 @pytest.mark.parametrize(
     ("head", "params", "match"),
     [
-        (BallDPRidgePrototype(), {"epsilon": 2.0, "bogus": 1}, "Invalid parameter 'bogus'"),
-        (BallDPLinearDiscriminant(), {"share": 0.5, "bogus__a": 1}, "Invalid parameter 'bogus'"),
-        (BallDPLinearDiscriminant(), {"share": 0.5, "epsilon__a": 1}, "epsilon=1.0 has no param"),
-        (
-            BallDPRidgePrototype(radius=POLICY),
-            {"radius__quantile": 0.5, "radius__bogus": 1},
-            "Invalid parameter 'bogus' for estimator RadiusPolicy",
-        ),
-        *(
-            (BallDPLogisticRegression(mechanism=given), {"epsilon": 2.0, **params}, match)
-            for given in ("gradient", STEPS)
-            for params, match in (
-                ({"mechanism__n_steps": 7, "mechanism__bogus": 1}, "Invalid parameter 'bogus'"),
-                ({"mechanism": "auto", "mechanism__n_steps": 7}, "has no settings of its own"),
-                ({"mechanism": "none", "mechanism__n_steps": 7}, "mechanism must be one of"),
-            )
-        ),
+        (PROTOTYPES, {"bogus": 1}, "Invalid parameter 'bogus'"),
+        (DISCRIMINANT, {"bogus__a": 1}, "Invalid parameter 'bogus'"),
+        (DISCRIMINANT, {"epsilon__a": 1}, "epsilon=1.0 has no param"),
+        (BallDPRidgePrototype(radius=POLICY), {"radius__bogus": 1}, "'bogus' for estimator Radius"),
+        (DESCENT, {"mechanism__n_steps": 7, "mechanism__bogus": 1}, "Invalid parameter 'bogus'"),
+        (DESCENT, {"mechanism": "auto", "mechanism__n_steps": 7}, "has no settings of its own"),
+        (HEADS[0], {"mechanism__n_steps": 7, "mechanism__bogus": 1}, "Invalid parameter 'bogus'"),
+        (HEADS[0], {"mechanism": "none", "mechanism__n_steps": 7}, "mechanism must be one of"),
     ],
     ids=lambda value: str(value)[:60],
 )
 def test_parameters_are_set_all_or_none(head, params, match):
     """A mechanism that was given by name stays what it is."""
+    head = clone(head)
     before, text = head.get_params(), repr(head)
     with pytest.raises(ValueError, match=match):
-        head.set_params(**params)
+        head.set_params(**{"delta": 1e-3, **params})
     assert head.get_params() == before
     assert repr(head) == text
 
 
 def test_objects_that_heads_share_stay_as_they_are():
-    heads = [
-        BallDPLogisticRegression(mechanism=STEPS, radius=POLICY),
-        BallDPSquaredHingeSVC(mechanism=STEPS, radius=POLICY),
-    ]
-    before = heads[1].get_params()
-    changed = heads[0].set_params(mechanism__n_steps=7, radius__quantile=0.3)
+    before = HEADS[1].get_params()
+    changed = HEADS[0].set_params(mechanism__n_steps=7, radius__quantile=0.3)
     assert (changed.mechanism.n_steps, changed.radius.quantile) == (7, 0.3)
-    assert heads[1].get_params() == before
+    assert HEADS[1].get_params() == before
     # One that comes with its own settings is not changed either.
-    assert heads[0].set_params(mechanism=STEPS, mechanism__n_steps=9).mechanism.n_steps == 9
+    assert HEADS[0].set_params(mechanism=STEPS, mechanism__n_steps=9).mechanism.n_steps == 9
     assert STEPS.n_steps == 5
 
 
@@ -205,25 +185,19 @@ MISSING = {
     "list with NaT": texts(pd.NaT),
     "list with a masked value": texts(np.ma.masked),
     "list with an array of NaN": texts(np.array(np.nan)),
-    "list of whole numbers and None": [0, 1, None],
     "list of whole numbers and NaN": [0, 1, float("nan")],
     "bytes and NaN": [b"a", b"b", np.nan],
-    "decimals": [Decimal(0), Decimal(1), Decimal("NaN")],
     "signalling NaN": [Decimal(0), Decimal(1), Decimal("sNaN")],
-    "object array": np.array(texts(np.nan), dtype=object),
     "floats": np.array([0.0, 1.0, np.nan]),
     "dates": DAYS,
     "durations": (DAYS - DAYS[0]),
     "texts that spell it NaN": np.array(texts(np.nan), dtype=TEXT(na_object=np.nan)),
-    "texts that spell it None": np.array(texts(None), dtype=TEXT(na_object=None)),
-    "texts that spell it NA": np.array(texts(pd.NA), dtype=TEXT(na_object=pd.NA)),
     "texts that spell it by a text": np.array(texts("-"), dtype=TEXT(na_object="-")),
     "mask": np.ma.masked_array(["a", "b", "c"], [False, False, True]),
     "pandas texts": pd.Series(texts(None), dtype="string"),
     "pandas categories": pd.Series(texts(None), dtype="category"),
     "pandas whole numbers": pd.Series([0, 1, None], dtype="Int64"),
     "pandas dates with a zone": pd.Series(pd.DatetimeIndex(DAYS, tz="UTC")),
-    "pandas periods": pd.Series(pd.PeriodIndex(DAYS, freq="D")),
     "arrow numbers of pandas": ("int64[pyarrow]", [0, 1, None]),
     "arrow numbers": ("pyarrow", [0, 1, None]),
     "polars numbers": ("polars", [0, 1, None]),
@@ -270,15 +244,12 @@ def test_no_label_changes_all_others(other):
         refused(clone(PROTOTYPES), np.eye(4), y, "^y holds labels of several types")
 
 
-DATES = pd.Series(pd.to_datetime(["2024-01-01", "2024-01-02", "2024-01-03"]))
-
-
 @pytest.mark.parametrize(
     "values",
     [
-        DATES.dt.tz_localize("Europe/Berlin"),
-        DATES.dt.to_period("D"),
-        [Decimal(1), Decimal(2), Decimal(3)],
+        pd.date_range("2024", periods=3, tz="UTC"),
+        pd.period_range("2024", periods=3),
+        [Decimal(1)] * 3,
     ],
     ids=["zone", "period", "decimal"],
 )

@@ -64,7 +64,7 @@ def wild(n_rows=80):
     """Rows in the ball, on it, far outside, and at its centre."""
     X = data(2, n_rows)[0]
     return np.concatenate(
-        [X, 1e-3 * X, 7.0 * X, 1e30 * X, np.zeros((1, D)), np.eye(D), 1e9 * np.eye(D)]
+        [X, 1e-10 * X, 7.0 * X, 1e139 * X, np.zeros((1, D)), np.eye(D), 1e9 * np.eye(D)]
     )
 
 
@@ -109,14 +109,10 @@ def test_labels_frames_and_single_precision():
     bare = BallDPLogisticRegression(50.0, mechanism="output").fit(X, y)
     close = np.abs(bare.to_sklearn().predict_proba(single) - bare.predict_proba(single))
     assert close.max() < 1e-6
-
-
-def test_unfitted_and_wrong_options():
     with pytest.raises(NotFittedError):
-        BallDPRidgePrototype().to_sklearn()
-    head = BallDPRidgePrototype().fit(*data(2))
+        clone(bare).to_sklearn()
     with pytest.raises(ValueError, match="project must be True or False"):
-        head.to_sklearn(project="no")
+        bare.to_sklearn(project="no")
 
 
 def test_a_process_without_this_package(tmp_path):
@@ -146,20 +142,6 @@ def test_onnx(head, n_classes):
     assert (labels == head.predict(X)).mean() > 0.98  # single precision may turn a tie
     if hasattr(head, "predict_proba"):
         np.testing.assert_allclose(scores, head.predict_proba(X), atol=1e-5)
-
-
-@pytest.mark.parametrize("domain", ["ball", "sphere"])
-def test_rows_of_any_length_up_to_the_stated_ones(domain):
-    X, y = data(3)
-    head = BallDPLogisticRegression(8.0, domain=domain).fit(X, y)
-    plain = head.to_sklearn()
-    for length in (1e-10, 1.0, 1e100, 1e139):
-        np.testing.assert_allclose(
-            plain.predict_proba(length * X), head.predict_proba(length * X), rtol=0, atol=1e-12
-        )
-    # Further out the head refuses rows; scikit-learn does so later, or scales them.
-    with pytest.raises(ValueError, match="infinity"):
-        head.predict_proba(1e155 * X)
 
 
 def test_dask_tells_fits_of_the_same_parameters_apart():

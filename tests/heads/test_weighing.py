@@ -1,44 +1,49 @@
 """Persons and their weights: what one substitution moves, and is released."""
 
-from fractions import Fraction
-
 import numpy as np
 import pytest
 import sklearn
-from head_cases import HEADS, head_of, owners, records_of, refused, rows
+from head_cases import HEADS, head_of, owners, refused, rows
+from hypothesis import given
+from hypothesis import strategies as st
+from properties import PROPERTY
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, GroupKFold, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Normalizer
 
-from sklearn_balldp import BallDPRidgePrototype, GradientPerturbation
-from sklearn_balldp.heads.weighing import weights_of
-from sklearn_balldp.mechanisms import MeanGradient
-from sklearn_balldp.privacy.gaps import clipped_gap
-from sklearn_balldp.privacy.rounding import mean_rounding
+from sklearn_balldp import BallDPRidgePrototype
+from sklearn_balldp.heads.weighing import owners_of
+
+#: Ways to write the owner of a number, by kind.
+SPELLINGS = {
+    "numbers as texts": ("{}", "{}.0", "00{}", "{}e+00", " {}"),
+    "names": ("p{}", "p{} ", "\u200bp{}", "p{}\xa0"),
+    "accents": ("Zo\xeb{}", "Zoe\u0308{}"),
+    "bytes": (b"p%d", b"p%d "),
+    "numbers": (int, float, np.float32),
+    "numbers and texts": (int, str, float),
+}
 
 
-@pytest.mark.parametrize(
-    "spellings",
-    [
-        ["7", "7.0", "007", "7e+00"],
-        ["p7", "p7 ", "\u200bp7", "p7\xa0"],
-        ["Zo\xeb", "Zoe\u0308"],
-        [b"p7", b"p7 "],
-        [7, 7.0, np.float32(7)],
-        [7, "7", 7.0],
-    ],
-    ids=str,
+@PROPERTY
+@given(
+    kind=st.sampled_from(list(SPELLINGS)),
+    owners=st.lists(st.tuples(st.integers(0, 30), st.integers(0, 9)), min_size=1),
 )
-def test_a_person_in_two_spellings_is_one(spellings):
+def test_a_person_in_two_spellings_is_one(kind, owners):
     """Counted as two, each half would be hidden alone."""
-    X, y = rows(12)
-    other = {str: "8", bytes: b"8", int: 8}[type(spellings[0])]
-    groups = [*spellings, *[other] * (12 - len(spellings))]
-    head = head_of("prototypes", epsilon=1.0).fit(X, y, groups=groups)
-    assert head.release_.n_units == 2
-    apart = [f"p{i}" for i in range(6)] + [f"P{i}" for i in range(6)]
-    assert head.fit(X, y, groups=apart).release_.n_units == 12
+
+    def written(number, way):
+        way = SPELLINGS[kind][way % len(SPELLINGS[kind])]
+        if callable(way):
+            return way(number)
+        return way % number if isinstance(way, bytes) else way.format(number)
+
+    numbers = np.array([number for number, _ in owners])
+    found = owners_of([written(*owner) for owner in owners], len(owners))
+    assert set(found) == set(range(len(set(numbers))))
+    np.testing.assert_array_equal(np.equal.outer(found, found), np.equal.outer(numbers, numbers))
 
 
 @pytest.mark.parametrize("name", HEADS)
@@ -92,11 +97,8 @@ def test_counts_unused_go_with_one_record_a_person():
     refused(head_of("prototypes", counts="worst"), X, y, "counts='worst'", groups=owners(y))
     head = head_of("prototypes", counts="worst").fit(X, y, groups=np.arange(60))
     assert head.release_.unit == "person"
-
-
-def test_delta_is_compared_with_the_number_of_persons():
     with pytest.warns(UserWarning, match="1/n_persons=0.0833"):
-        head_of("prototypes", delta=0.1).fit(*rows(60), groups=np.repeat(np.arange(12), 5))
+        head_of("prototypes", delta=0.1).fit(X, y, groups=np.repeat(np.arange(12), 5))
 
 
 def test_routing_takes_owners_to_the_head():
@@ -129,49 +131,6 @@ def test_numbers_of_records_that_are_none():
     for bad in (0, -1, 1.5, True):
         with pytest.raises(ValueError, match="records must be an integer"):
             release.guarantee(records=bad)
-
-
-def test_rounding_with_weights_is_covered():
-    """Of persons: means of other orders stay as near as the bound says."""
-    X, y = rows(400, 4, d=20)
-    for groups in (None, owners(y)):
-        head = head_of("descent", mechanism=GradientPerturbation(start="zero"))
-        problem = head.fit(X, y, groups=groups).release_.problem
-        shape = head.release_.bound.shape(problem)
-        theta = np.random.default_rng(0).standard_normal(shape)
-        query = MeanGradient(theta, clip=0.2, constant=0.15)
-        held = records_of(head, X, y, groups)
-        values = [
-            query.values(problem, held.at(order)) for order in (slice(None), slice(None, None, -1))
-        ]
-        gap = np.linalg.norm(values[0] - values[1])
-        rounding = mean_rounding(
-            problem.kind,
-            norm=float(np.linalg.norm(query.theta)),
-            n_samples=400,
-            n_features=20,
-            norm_bound=1.0,
-            constant=0.15,
-            clip=0.2,
-            weights=problem.sums_weights,
-        )
-        assert gap <= 2.0 * rounding
-        # It is in the sensitivity, twice, beside the gap.
-        moved = query.ratio(problem, 0.1, "public") * problem.effective_size
-        stated = clipped_gap(
-            "softmax", 0.1, clip=0.2, norm_bound=1.0, constant=0.15, n_classes=problem.n_classes
-        )
-        extra = 2.0 * rounding * problem.effective_size
-        assert moved == pytest.approx(stated + extra, rel=1e-5)
-
-
-def test_weights_of_a_person_are_rounded_up():
-    """A sum of floats may be short of the exact one."""
-    for m in range(2, 200):
-        rows, owner = np.full(m, 1.0 / m), np.zeros(m, dtype=int)
-        weights = weights_of(rows, owner, 1, owner)
-        stated = map(Fraction, (weights.largest, *weights.class_largest))
-        assert min(stated) >= m * Fraction(1.0 / m)
 
 
 @pytest.mark.filterwarnings("ignore")

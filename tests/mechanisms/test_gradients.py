@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from mean_gradients import Mean, as_computed, objective_of
+from mean_gradients import Mean, as_computed
 from scipy.special import expit, softmax
 
 from sklearn_balldp.losses import make_loss
@@ -101,39 +101,6 @@ def test_moved_rows_record_by_record(case, dtype, whitened, kept, whitening, mon
         np.testing.assert_allclose(gradient, expected / weights.sum(), atol=2e-12)
 
 
-@pytest.mark.parametrize(("loss", "n_classes"), CASES[1:3])
-def test_same_as_the_objective(loss, n_classes):
-    X, y = data(20_000, n_classes, d=250, dtype=np.float32)  # on threads
-    mean = Mean(loss, X, y, n_classes, constant=1.0)
-    theta = np.random.default_rng(0).standard_normal((1, *mean.shape))
-    exact = objective_of(loss, X, y, n_classes, alpha=0.0).value_and_gradient(theta[0])[1]
-    np.testing.assert_allclose(mean(theta)[0], exact, atol=1e-12)
-
-
-@pytest.mark.parametrize(
-    ("case", "clip", "dtype"),
-    [
-        *itertools.product(CASES[1:2], (None, 0.2), (np.float16, np.float32, np.float64)),
-        *itertools.product((CASES[0], *CASES[2:]), (0.2,), (np.float32,)),
-    ],
-)
-def test_one_row_moves_a_computed_mean_within_gap_and_rounding(case, clip, dtype):
-    """Neighbours in the rows' own precision; rounding alone for equal rows is far smaller."""
-    n, d, (loss, n_classes) = 1000, 64, case
-    rng = np.random.default_rng(3)
-    X, y = data(n, n_classes, d, dtype=dtype)
-    for scale in (0.1, 3.0, 100.0):
-        mean = Mean(loss, X, y, n_classes, clip)
-        theta = scale * rng.standard_normal(mean.shape) / np.sqrt(d)
-        place, other = int(rng.integers(n)), X.copy()
-        step = rng.standard_normal(d)
-        row = projected(X[place : place + 1].astype(np.float64), 1.0)[0]
-        other[place] = row + 0.3 * step / np.linalg.norm(step)
-        moved = Mean(loss, other, y, n_classes, clip)(theta[None]) - mean(theta[None])
-        radius = np.linalg.norm(other[place].astype(float) - X[place].astype(float))
-        assert np.linalg.norm(moved) <= mean.query(theta).ratio(mean.problem, radius, "public")
-
-
 @pytest.mark.parametrize("case", CASES)
 def test_rounding_covers_the_error_of_a_block(case):
     """A single block: what is computed against sums of the same records one by one."""
@@ -180,11 +147,7 @@ ORDERS = 40
 
 
 @pytest.mark.parametrize("size", [1e6, 9e14])
-@pytest.mark.kills(
-    "mechanisms/gradients.py",
-    "return gap / problem.effective_size + 2.0 * rounding",
-    "return gap / problem.effective_size",
-)
+@pytest.mark.kills("mechanisms/gradients.py", ".effective_size + 2.0 * rounding", ".effective_size")
 @pytest.mark.kills(
     "mechanisms/gradients.py",
     "            norm=norm,\n            n_samples",
@@ -227,21 +190,6 @@ def test_extreme_public_numbers(norm_bound, clip):
     X = X * np.float32(min(norm_bound, 1e30))
     mean = Mean("logistic", X, y, 2, clip, norm_bound=norm_bound)
     assert np.isfinite(mean(np.zeros((1, *mean.shape)))).all()
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_rows_of_any_size(dtype):
-    """Rows near the largest number are projected before any product."""
-    X, y = data(50, 2, 4, dtype=dtype)
-    X[3] = np.finfo(dtype).max / 10
-    X[4] = np.finfo(dtype).tiny
-    X = np.clip(X, -1e140, 1e140) if dtype == np.float64 else X
-    for norm_bound in (1.0, 1e-9):
-        mean = Mean("logistic", X, y, 2, 0.2, norm_bound=norm_bound)
-        assert np.isfinite(mean(np.ones((1, *mean.shape)))).all()
-        norms = np.linalg.norm(as_computed(X, norm_bound=norm_bound), axis=1) / norm_bound
-        assert norms.max() <= 1 + 1e-6
-        assert norms[3] == pytest.approx(1.0, rel=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -308,14 +256,6 @@ def test_rows_stay_in_the_smaller_ball_and_move_no_further_apart(n_directions, d
         by_hand = by_hand @ (np.eye(d) + (directions * (factors - 1.0)) @ directions.T)
         by_hand = projected(by_hand, tau)[inside]
         np.testing.assert_allclose(moved[0][inside], by_hand, atol=1e-12)
-
-
-@pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_bad_rows(bad):
-    X, y = data(50, 2)
-    X[7, 1] = bad
-    with pytest.raises(FloatingPointError):
-        Mean("logistic", X, y, 2, 0.2)
 
 
 @pytest.mark.parametrize(("k", "most"), [(4, 4096), (1000, 1048), (10_000, 104)])

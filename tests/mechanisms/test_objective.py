@@ -20,17 +20,6 @@ def make(loss, n_classes, *, n=300, d=5, dtype=np.float64, scale=1.0, **params):
     return objective_of(loss, X, codes, n_classes, **params), X, codes
 
 
-@pytest.mark.parametrize(("loss", "n_classes"), CASES)
-def test_weighted_gradients_match_finite_differences(loss, n_classes):
-    weights = np.random.default_rng(2).random(300)
-    objective, *_ = make(loss, n_classes, fit_intercept=False, weights=weights)
-    theta, direction = np.random.default_rng(1).standard_normal((2, *objective.shape))
-    step = 1e-6
-    _, gradient = objective.value_and_gradient(theta)
-    up, down = (objective.value_and_gradient(theta + h * direction)[0] for h in (step, -step))
-    assert np.vdot(gradient, direction) == pytest.approx((up - down) / (2 * step), rel=1e-6)
-
-
 @pytest.mark.parametrize(
     ("dtype", "fit_intercept", "scale"),
     [(np.float16, True, 2.0), (np.float32, False, 0.3), (np.float64, True, 2.0)],
@@ -178,10 +167,3 @@ def _mpmath_gradient(objective, X, codes, theta):
                     total[k, j] += value * v
         mean = total / len(X) + mpmath.mpf(objective.alpha) * weights
         return np.array(mean.tolist(), dtype=float)
-
-
-def test_non_finite_rows():
-    objective = objective_of("logistic", np.full((3, 2), 0.1), np.array([0, 1, 0]), 2)
-    with pytest.raises(FloatingPointError):
-        objective_of("logistic", np.full((3, 2), np.nan), np.array([0, 1, 0]), 2)
-    assert np.isfinite(objective.value_and_gradient(np.zeros(objective.shape))[0])

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
-from head_cases import asked, fitted_names, records_of, refused, rows
+from head_cases import fitted_names, records_of, refused, rows
 
 from sklearn_balldp import (
     BallDPLogisticRegression,
@@ -22,14 +22,7 @@ from sklearn_balldp import (
 from sklearn_balldp.audit import FailedGuaranteeWarning
 from sklearn_balldp.audit.attacks import Candidates, answer_again
 from sklearn_balldp.audit.noise_tests import weight_checks
-from sklearn_balldp.mechanisms import (
-    MeanGradient,
-    Mechanism,
-    PrivacyError,
-    Query,
-    Records,
-    Sums,
-)
+from sklearn_balldp.mechanisms import MeanGradient, Mechanism, PrivacyError, Query, Records, Sums
 from sklearn_balldp.privacy import Noise, Release
 from sklearn_balldp.privacy.bounds import Bound, Promised
 from sklearn_balldp.privacy.gaussian import mu_from_budget
@@ -43,10 +36,9 @@ MU = mu_from_budget(4.0, 1e-6)
 class StopsEarly(Mechanism):
     """Gradient steps until a noisy gradient is hardly longer than its noise: nothing to prove."""
 
-    def __init__(self, *, share=0.25, least=1.3, greedy=1.0):
+    def __init__(self, *, share=0.25, least=1.3):
         self.share = share
         self.least = least
-        self.greedy = greedy
 
     def bound(self, problem, mu):
         return Promised(mu)
@@ -54,7 +46,7 @@ class StopsEarly(Mechanism):
     def conversation(self, problem, bound):
         theta = np.zeros((problem.kind.n_scores, problem.n_features + problem.fit_intercept))
         constant = float(problem.fit_intercept)
-        for _ in range(round(self.share**-2 * self.greedy)):
+        for _ in range(round(self.share**-2)):
             query = MeanGradient(theta, clip=0.2, constant=constant)
             query = query.calibrated(problem, self.share * bound.budget * (1.0 - 1e-12))
             gradient = yield query
@@ -142,51 +134,20 @@ def test_an_algorithm_over_proved_queries_in_every_linear_head(Head, k, protect)
         assert head_of(StopsEarly(), Head, epsilon=50.0).fit(X, y).score(X, y) > 0.7
 
 
-def test_it_stops_by_what_is_public_and_spends_less():
-    X, y = rows(600)
-    assert len(head_of(StopsEarly(least=1e9)).fit(X, y).released_.answers) == 1
-    head = head_of(StopsEarly(least=0.0)).fit(X, y)
-    spent = [query.mu(head.release_.problem) for query, _ in asked(head)]
-    assert len(spent) == 16
-    assert math.hypot(*spent) == pytest.approx(head.release_.mu, rel=1e-9)
-
-
-def test_the_kernel_keeps_the_promise_of_a_greedy_one():
-    """One query too many: nothing is fitted, and what was answered is counted."""
-    X, y = rows(600)
-    head = head_of(StopsEarly(least=0.0, greedy=1.1))
-    accountant = PrivacyAccountant(radius=0.6)
-    with pytest.raises(PrivacyError, match="is left"):
-        accountant.attach(head).fit(X, y)
-    assert accountant.total().n_releases == 1
-    assert not fitted_names(head)
-    with pytest.raises(PrivacyError, match="more queries"):
-        head_of(type("Few", (StopsEarly,), {"most_queries": 3})(least=0.0)).fit(X, y)
-
-
 # -- a query of one's own --------------------------------------------------------------------------
 
 
-def test_record_and_json():
-    X, y = rows()
-    release = head_of().fit(X, y).release_
+def test_a_record_says_whose_query_it_rests_on():
+    release = head_of().fit(*rows()).release_
     assert release.mechanism == "class means"
     assert type("Unnamed", (ClassMeans,), {}).name == "Unnamed"
-    assert release.mu == pytest.approx(MU)
-    assert release.guarantee(0.3).mu == pytest.approx(release.mu / 2, rel=1e-5)
-    assert release.alpha == 0.0
+    assert release.guarantee(0.3).mu == pytest.approx(MU / 2, rel=1e-5)
     assert release.theorem.startswith("t / n")
     assert "noise on sums over n" in summary(release)
-    # Nobody else has checked the proof: the record says whose query it is.
+    # Nobody else has checked the proof.
     assert release.accepted == (f"{__name__}:Means",)
     assert any("nobody else has checked it" in line for line in assumptions(release))
-    again = Release.from_dict(json.loads(json.dumps(release.to_dict())))
-    assert again == release
-    assert again.guarantee(1.1) == release.guarantee(1.1)
-    # Labels were never promised.
-    with pytest.raises(ValueError, match="protect_labels"):
-        release.guarantee(labels="protected")
-    assert release.bound.mu(release.problem, 0.6, "protected") == math.inf
+    assert Release.from_dict(json.loads(json.dumps(release.to_dict()))) == release
 
 
 @dataclass(frozen=True)
@@ -282,11 +243,7 @@ def test_audits_and_checks_run_it(mechanism, noise):
     assert "FAIL" not in {check.verdict for check in checks}
 
 
-@pytest.mark.kills(
-    "heads/released.py",
-    "return self.by_package and isinstance(self.bound, Query)",
-    "return isinstance(self.bound, Query)",
-)
+@pytest.mark.kills("heads/released.py", "self.by_package and isinstance(self.", "isinstance(self.")
 def test_the_size_of_its_numbers_is_not_judged():
     """What it makes of the answer is its own: only its own algorithm says whether that follows."""
     released = head_of(epsilon=16.0).fit(*rows()).released_
@@ -375,16 +332,6 @@ def test_a_bound_sees_no_rows():
     fails(peeking, "'Problem' object has no attribute 'X'", AttributeError)
 
 
-def test_numbers_of_other_types_are_recorded_as_floats():
-    class Single(ClassMeans):
-        def bound(self, problem, mu):
-            found = super().bound(problem, mu)
-            return replace(found, sigma=np.float64(found.sigma))
-
-    release = head_of(Single()).fit(*rows()).release_
-    assert Release.from_dict(json.loads(json.dumps(release.to_dict()))) == release
-
-
 @pytest.mark.parametrize(
     ("values", "match"),
     [
@@ -402,27 +349,6 @@ def test_values_that_no_head_can_publish(values, match):
     with pytest.raises(ValueError, match=match):
         head.fit(*rows())
     assert not fitted_names(head)
-
-
-def test_noisy_values_are_public_and_may_be_changed_in_a_copy():
-    def conversation(self, problem, bound):
-        answer = yield bound
-        with pytest.raises(ValueError, match="read-only"):
-            answer *= 100.0
-        return 100.0 * answer
-
-    head = head_of(overriding(conversation=conversation))
-    assert audited(head).guarantee_holds_
-
-
-def test_less_noise_than_stated_and_unlisted_queries_are_refused():
-    def conversation(self, problem, bound):
-        return (yield bound.scaled(1.0 / 1.05))
-
-    # What is refused before any other was accepted costs nothing.
-    fails(overriding(conversation=conversation), "nothing was drawn", PrivacyError)
-    unlisted = type("Unlisted", (ClassMeans,), {"accepts": ()})()
-    fails(unlisted, "is known for Means", PrivacyError)
 
 
 class OtherQuery(ClassMeans):
@@ -458,9 +384,7 @@ class OtherSteps(GradientPerturbation):
 @pytest.mark.kills(
     "mechanisms/kernel.py", "return asked == 0 and (query is self or query == self)", "return True"
 )
-@pytest.mark.kills(
-    "mechanisms/descent.py", "return (query.clip, query.constant) == stated", "return True"
-)
+@pytest.mark.kills("mechanisms/descent.py", "(query.clip, query.constant) == stated", "True")
 def test_a_bound_is_believed_of_its_queries_alone(mechanism):
     """At the radius the filter would allow them; beyond, nothing is proved of them."""
     head = head_of(
@@ -494,11 +418,3 @@ def test_what_is_stated_at_the_radius_is_kept():
     louder = replace(released, mechanism=Loud(scale=1.01))
     with pytest.raises(PrivacyError, match="more than is left"):
         answer_again(louder, Records(X, y), Noise())
-
-
-def test_seeds_and_samplers():
-    X, y = rows()
-    head = head_of(random_state=0)
-    np.testing.assert_array_equal(head.fit(X, y).coef_, head.fit(X, y).coef_)
-    exact = Means(sigma=head.release_.sigma).values(head.release_.problem, records_of(head, X, y))
-    np.testing.assert_array_equal(head.coef_, Noise(0)(exact, head.release_.sigma))

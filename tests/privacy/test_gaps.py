@@ -240,29 +240,15 @@ def corners(loss, k, r, bound):
 @pytest.mark.parametrize("constant", [0.0, 0.3, 2.0])
 @pytest.mark.parametrize("clip", [0.2, 0.5])
 @pytest.mark.parametrize(("loss", "n_classes"), PROBLEMS)
-@pytest.mark.kills(
-    "privacy/gaps.py",
-    "corners = [square, apart, 2.0 * v * square + (1.0 - v) * apart]",
-    "corners = [apart, 2.0 * v * square + (1.0 - v) * apart]",
-)
+@pytest.mark.kills("privacy/gaps.py", "square, apart, 2.0 * v * square", "apart, 2.0 * v * square")
 @pytest.mark.kills(
     "privacy/gaps.py",
     "corners = [square, apart, 2.0 * v * square + (1.0 - v) * apart]",
     "corners = [square, 2.0 * v * square + (1.0 - v) * apart * 0.0]",
 )
-@pytest.mark.kills(
-    "privacy/gaps.py",
-    "corners = [square, apart, 2.0 * v * square + (1.0 - v) * apart]",
-    "corners = [square, apart]",
-)
-@pytest.mark.kills(
-    "privacy/gaps.py", "corners.append(4.0 * square)", "corners.append(2.0 * square)"
-)
-@pytest.mark.kills(
-    "privacy/gaps.py",
-    "square, apart, v = geometry.augmented**2,",
-    "square, apart, v = geometry.norm_bound**2,",
-)
+@pytest.mark.kills("privacy/gaps.py", ", apart, 2.0 * v * square + (1.0 - v) * apart]", ", apart]")
+@pytest.mark.kills("privacy/gaps.py", "corners.append(4.0 * square", "corners.append(2.0 * square")
+@pytest.mark.kills("privacy/gaps.py", ", v = geometry.augmented**2", ", v = geometry.norm_bound**2")
 def test_every_corner_of_the_gap_is_attained(loss, n_classes, clip, constant):
     """To nine digits, so that a corner that is left out, or halved, is exceeded here."""
     v = {"softmax": 0.5, "squared_hinge": 1.0}.get(loss, 0.0) if n_classes > 2 else 0.0
@@ -432,11 +418,7 @@ def test_softmax_takes_no_more_than_its_closed_form(fit_intercept):
             assert gradient_gap("softmax", r, **arguments) <= math.sqrt(former) * (1 + ROUNDED)
 
 
-@pytest.mark.kills(
-    "mechanisms/minimiser.py",
-    "moved = self.gap(problem, radius, labels) / (",
-    "moved = self.gap(problem, radius, labels) / 1.05 / (",
-)
+@pytest.mark.kills("mechanisms/minimiser.py", "radius, labels) / (", "radius, labels) / 1.05 / (")
 @pytest.mark.kills("mechanisms/minimiser.py", "moved += 2.0 * self.tol / problem.alpha", "pass")
 def test_bound_allowances():
     """Noise on a minimiser covers rounded rows, and twice the solver's tolerance."""
@@ -496,11 +478,7 @@ def test_extreme_parameters_stay_bounded_without_warnings():
 @pytest.mark.parametrize("clip", [1e-100, 1e-40, 1e-16, 1e-4])
 @pytest.mark.parametrize("norm_bound", [1e-100, 1.0, 1e100])
 @pytest.mark.kills("privacy/gaps.py", "SMALLEST_CLIP = 1e-100", "SMALLEST_CLIP = 1e-200")
-@pytest.mark.kills(
-    "privacy/gaps.py",
-    "return longest * math.sqrt(max(corners)) * _UP",
-    "return longest**2 * math.sqrt(max(corners)) * _UP",
-)
+@pytest.mark.kills("privacy/gaps.py", "return longest * math.sqrt", "return longest**2 * math.sqrt")
 def test_tiny_clips(norm_bound, clip):
     """The gap of one clipped residual; none is lost to squares that vanish."""
     for loss, n_classes in PROBLEMS:

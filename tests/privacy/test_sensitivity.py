@@ -58,11 +58,7 @@ def joint(query):
 
 @pytest.mark.parametrize("domain", DOMAINS)
 @pytest.mark.parametrize("d", [2, 3, 7])
-@pytest.mark.kills(
-    "privacy/sensitivity.py",
-    "return _UP * norm_bound**2 * (across",
-    "return _UP / 1.05 * norm_bound**2 * (across",
-)
+@pytest.mark.kills("privacy/sensitivity.py", "* norm_bound**2 * (", "/ 1.05 * norm_bound**2 * (")
 def test_some_pair_reaches_the_moments_sensitivity_and_none_exceeds_it(domain, d):
     for radius in (0.02, 0.1, 0.3, 0.58, 0.6, 0.9, 1.0, 1.2, 1.4, 1.42, 1.7, 2.0):
         stated = moment_sensitivity(radius, norm_bound=1.0, domain=domain)

@@ -18,6 +18,8 @@ from sklearn.kernel_approximation import RBFSampler
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import (
     FunctionTransformer,
+    MaxAbsScaler,
+    MinMaxScaler,
     Normalizer,
     StandardScaler,
 )
@@ -33,7 +35,7 @@ from sklearn_balldp import (
 )
 from sklearn_balldp.publish.card import CANDIDATES, FALSE_POSITIVE_RATES, down, up
 from sklearn_balldp.publish.steps import step_of
-from sklearn_balldp.text import DOWN, UP, percent, rounded
+from sklearn_balldp.showing import DOWN, percent
 
 N = 240
 
@@ -96,21 +98,13 @@ def test_numbers_of_the_table_are_upper_bounds(name):
             assert shown <= share + 0.0011
 
 
-@pytest.mark.parametrize("value", [1.23444, 9.99961, 0.00012344, 2.906e-5])
-def test_upper_bounds_in_few_digits(value):
-    for digits in (2, 4, 6):
-        shown = float(rounded(value, digits, UP))
-        assert shown >= value * (1 - 1e-9)
-        assert shown <= value * (1 + 10.0 ** (1 - digits))
-    assert up(math.inf) == "none"
-
-
 def test_decimals_that_need_no_rounding_stay():
     """Products with powers of ten would move 0.07, 0.14 and others to the next digit."""
     for k in range(1, 1001):
         places = 2 if k < 10 else 1
         assert percent(k / 1000) == percent(k / 1000, DOWN) == f"{k / 10:.{places}f} %"
         assert down(k / 1000) == up(k / 1000) == f"{k / 1000:g}"
+    assert up(math.inf) == "none"
     for share in (0.1234, 0.00567891, 1.23e-5, math.nextafter(0.07, 1.0)):
         low, high = (float(percent(share, *way).removesuffix(" %")) for way in ((DOWN,), ()))
         assert low < 100 * share < high
@@ -134,17 +128,6 @@ def test_records_of_every_kind_have_a_card(release):
     assert sections(card)[0] == ("NOT PRIVATE" if release.private is False else "In short")
     # No attacker or publisher is a he.
     assert not re.search(r"\b(he|his|him)\b", card, re.IGNORECASE)
-
-
-def test_an_attacker_in_other_words():
-    """The profile's tangent lines: one curve, three ways to say it."""
-    guarantee = HEADS["prototypes"].fit(*data()).release_.guarantee()
-    grid = np.linspace(1e-6, 1 - 1e-6, 4001)
-    gaps = [guarantee.tpr(fpr) - fpr for fpr in grid]
-    assert max(gaps) == pytest.approx(guarantee.advantage, abs=1e-6)
-    # A DP bound on the same curve: never below it.
-    for fpr in (0.001, 0.01, 0.5):
-        assert guarantee.tpr(fpr) <= math.exp(guarantee.epsilon) * fpr + guarantee.delta + 1e-12
 
 
 class Text(html.parser.HTMLParser):
@@ -247,7 +230,8 @@ def test_the_distance_is_that_of_rows_as_the_head_sees_them():
     text = publish.card(make_pipeline(Normalizer(), clone(head)).fit(X, y))
     assert said in text
     assert "How far apart they are before is not known: normalizer may" in text
-    for step in (StandardScaler(), PCA(3)):
+    steps = StandardScaler(), MinMaxScaler(), MaxAbsScaler(), PCA(3), PCA(2, whiten=True)
+    for step in steps:
         model = make_pipeline(step, clone(head)).fit(X, y)
         text = publish.card(model)
         before = float(re.search(r"Two rows within ([0-9.e-]+) of each other", text)[1])
@@ -270,11 +254,7 @@ def test_steps_that_look_beyond_one_row_are_named():
         assert said == isinstance(step, StandardScaler)
 
 
-@pytest.mark.kills(
-    "publish/card.py",
-    'if release.domain == "sphere":\n        # Short',
-    "if False:\n        # Short",
-)
+@pytest.mark.kills("publish/card.py", 'if release.domain == "sphere":', "if False:")
 def test_rows_are_scaled_to_the_sphere_after_the_steps():
     """No factor bounds how far that moves short rows apart, so the card states none."""
     X, y = data()
@@ -289,11 +269,7 @@ def test_rows_are_scaled_to_the_sphere_after_the_steps():
     assert "before is not known: the scaling to norm 1 after them may" in text
 
 
-@pytest.mark.kills(
-    "publish/steps.py",
-    'factor = _norm(a["weights"]) * math.sqrt(2.0 / len(a["offset"]))',
-    'factor = _norm(a["weights"]) * math.sqrt(2.0 / len(a["offset"])) / 1.05',
-)
+@pytest.mark.kills("publish/steps.py", '2.0 / len(a["offset"]))', '2.0 / len(a["offset"])) / 1.05')
 def test_random_features_stretch_no_further_than_the_card_says():
     """A search over places and directions for the largest stretch of a step."""
     step = RBFSampler(gamma=0.7, n_components=6, random_state=0).fit(np.zeros((1, 3)))
@@ -309,11 +285,7 @@ def test_random_features_stretch_no_further_than_the_card_says():
 
 
 @pytest.mark.parametrize("name", HEADS)
-@pytest.mark.kills(
-    "publish/card.py",
-    "{percent(release.certificate(0.1))} at most",
-    "{percent(release.certificate(0.1), DOWN)} at most",
-)
+@pytest.mark.kills("publish/card.py", "release.certificate(0.1)", "release.certificate(0.1), DOWN")
 def test_three_lines_come_first_and_are_bounds(name):
     release = fitted(name).release_
     hidden, gains, left = points(publish.card(release))

@@ -1,7 +1,5 @@
 """Steps of a published pipeline: five kinds, made again as scikit-learn's own."""
 
-import json
-import sys
 from dataclasses import replace
 
 import msgspec
@@ -48,40 +46,6 @@ def refused(step, width=5, first=True):
 
 
 @pytest.mark.parametrize(
-    ("step", "exactly"),
-    [
-        (StandardScaler(with_mean=False), True),
-        (StandardScaler(with_std=False), True),
-        (MaxAbsScaler(), True),
-        (MinMaxScaler(feature_range=(-1, 1)), False),
-        (PCA(3, whiten=True), False),
-        (TruncatedSVD(2, random_state=0), True),
-        (GaussianRandomProjection(3, random_state=0, compute_inverse_components=True), True),
-        (RBFSampler(n_components=7, random_state=0), True),
-        (Normalizer("max"), True),
-        (FrozenEstimator(StandardScaler().fit(X)), True),
-    ],
-)
-def test_rows_and_scores_are_those_of_the_publisher(tmp_path, step, exactly):
-    dtype = np.float32 if exactly else np.float64
-    rows = X.astype(dtype)
-    own = make_pipeline(step, head()).fit(rows, LABELS)
-    folder = save(own, tmp_path / "model")
-    again = load(folder)
-    rounding = 0.0 if exactly else 1e4 * np.finfo(dtype).eps
-    scores = again.decision_function(rows), own.decision_function(rows)
-    np.testing.assert_allclose(*scores, rtol=rounding, atol=rounding)
-    np.testing.assert_array_equal(again.predict(rows), own.predict(rows))
-    # As such it converts to ONNX.
-    assert type(again[0]).__module__.startswith("sklearn.")
-    verdict = verify(folder, private=(rows, LABELS))
-    assert not verdict.failed, str(verdict)
-    # What is made of the plain data gives the same plain data.
-    for path in save(again, tmp_path / "again").iterdir():
-        assert path.read_bytes() == (folder / path.name).read_bytes()
-
-
-@pytest.mark.parametrize(
     "step",
     [
         *(MinMaxScaler(clip=True), StandardScaler(), PCA(2), RBFSampler(), MaxAbsScaler()),
@@ -103,39 +67,27 @@ def test_steps_that_no_receiver_knows_are_not_written(tmp_path, step):
 AFFINE = {"shift": np.zeros(5), "scale": np.ones(5)}
 MATRIX = {"shift": np.zeros(5), "matrix": np.ones((5, 2))}
 FOURIER = {"weights": np.ones((5, 7)), "offset": np.ones(7)}
+SCALED = {"scale": np.ones(4)}, {"scale": np.array([1.0, 0.0, 1.0, 1.0, 1.0])}
+WIDE = {"matrix": np.ones((5, 2**17))}, {"matrix": np.ones((5, 0))}
 
 
 @pytest.mark.parametrize(
-    ("kind", "arrays"),
-    [
-        ("affine", {**AFFINE, "scale": np.ones(4)}),
-        ("affine", {**AFFINE, "scale": np.array([1.0, 0.0, 1.0, 1.0, 1.0])}),
-        ("affine", {**AFFINE, "scale": np.ones((5, 5, 5))}),
-        ("affine", {**AFFINE, "scale": np.ones(5, dtype=int)}),
-        ("affine", {**AFFINE, "scale": np.array(["a"] * 5)}),
-        ("affine", {**AFFINE, "shift": np.full(5, np.inf)}),
-        ("affine", {**AFFINE, "shift": np.array(0.0)}),
-        ("affine", {**AFFINE, "rows": np.ones(5)}),
-        ("affine", {**AFFINE, "matrix": np.ones((5, 2))}),
-        ("affine", {"scale": np.ones(5)}),
-        ("affine", {"shift": np.ones(5)}),
-        ("affine", {**MATRIX, "shift": np.zeros(4)}),
-        ("affine", {**MATRIX, "matrix": np.ones((5, 2**17))}),
-        ("affine", {**MATRIX, "matrix": np.ones((5, 0))}),
-        ("affine", {"shift": np.zeros(4), "matrix": np.ones((4, 2))}),
-        ("fourier", {**FOURIER, "offset": np.ones(6)}),
-        ("fourier", {**FOURIER, "weights": np.full((5, 7), np.nan)}),
-        ("fourier", {**FOURIER, "weights": np.ones(7)}),
-        ("fourier", {"weights": np.ones((5, 7))}),
-        ("norm", AFFINE),
-        ("rows", AFFINE),
-    ],
+    ("kind", "arrays", "more"),
+    [("affine", AFFINE, SCALED), ("affine", MATRIX, WIDE), ("fourier", FOURIER, ())],
 )
-def test_arrays_that_are_none_of_such_a_step(kind, arrays):
-    assert not refused(Step("affine", {}, AFFINE))
-    assert not refused(Step("affine", {}, MATRIX))
-    assert not refused(Step("fourier", {}, FOURIER))
-    assert refused(Step(kind, {"norm": "l2"} if kind == "norm" else {}, arrays))
+def test_arrays_that_are_none_of_such_a_step(kind, arrays, more):
+    assert not refused(Step(kind, {}, arrays))
+    assert refused(Step("norm", {"norm": "l2"}, arrays))
+    assert refused(Step("rows", {}, arrays))
+    for change in ({"rows": np.ones(5)}, {"scale": np.ones(5), "matrix": np.ones((5, 2))}, *more):
+        assert refused(Step(kind, {}, {**arrays, **change}))
+    for name, array in arrays.items():
+        assert refused(Step(kind, {}, {key: arrays[key] for key in arrays if key != name}))
+        odd = array[:-1], array[..., None, None], np.array(1.0), array * np.nan, array + np.inf
+        for other in (*odd, array.astype(int), array.astype(str)):
+            assert refused(Step(kind, {}, {**arrays, name: other}))
+    fewer = {name: array[:-1] if len(array) == 5 else array for name, array in arrays.items()}
+    assert refused(Step(kind, {}, fewer))
 
 
 WORDS = step_of(HashingVectorizer(n_features=16)).settings
@@ -162,13 +114,10 @@ ODD = [
 
 
 @pytest.mark.parametrize(
-    ("kind", "change"),
-    [(kind, {name: value}) for kind, name, values in ODD for value in values],
+    ("kind", "change"), [(kind, {name: value}) for kind, name, values in ODD for value in values]
 )
 @pytest.mark.kills("publish/steps.py", "if not (sound and", "if not (True and")
-@pytest.mark.kills(
-    "publish/steps.py", "self.ngram_range[1] <= _MAX_GRAMS", "self.ngram_range[1] <= math.inf"
-)
+@pytest.mark.kills("publish/steps.py", "ngram_range[1] <= _MAX_GRAMS", "ngram_range[1] <= math.inf")
 def test_settings_that_could_harm(kind, change):
     sound = WORDS if kind == "words" else TEXT_ENCODER
     assert not refused(Step(kind, sound), None)
@@ -204,21 +153,6 @@ def test_widths_of_steps_fit_together():
 PLAIN = Step("affine", {}, MATRIX)
 
 
-@pytest.mark.parametrize(
-    ("step", "expected"),
-    [
-        (StandardScaler(with_std=False).fit(X), 1.0),
-        (StandardScaler().fit(X), 1.0 / StandardScaler().fit(X).scale_.min()),
-        (MinMaxScaler().fit(X), MinMaxScaler().fit(X).scale_.max()),
-        (PCA(2).fit(X), 1.0),
-        (PCA(2, whiten=True).fit(X), PCA(2).fit(X).explained_variance_.min() ** -0.5),
-        (FrozenEstimator(MaxAbsScaler().fit(X)), 1.0 / np.abs(X).max(axis=0).min()),
-    ],
-)
-def test_stretches_are_rounded_up(step, expected):
-    assert expected <= step_of(step).stretch <= expected * (1.0 + 1e-8)
-
-
 @pytest.mark.parametrize("scales", [(1e-306,), (1e200, 1e200), (1e-200, 1e-200)])
 def test_scales_of_any_size_stop_nothing(tmp_path, scales):
     own = head().fit(X, LABELS)
@@ -229,33 +163,7 @@ def test_scales_of_any_size_stop_nothing(tmp_path, scales):
     assert "before is not known" in str(publish.card(model.pipeline()))
 
 
-def test_no_place_of_a_stranger_is_opened(tmp_path):
-    """Neither verify nor the card looks at the weights that a received encoder names."""
-    place = tmp_path / "weights"
-    place.mkdir()
-    own = head().fit(np.eye(6), [0, 1] * 3)
-    folder = save(make_pipeline(SentenceEncoder(str(place)), own), tmp_path / "folder")
-    # An honest publisher's folder names no place; a stranger's does.
-    config = json.loads((folder / "config.json").read_text())
-    assert str(tmp_path) not in json.dumps(config)
-    config["steps"][0]["name"] = str(place)
-    (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
-    opened, watched = [], [True]
-
-    def hook(event, arguments):
-        if watched[0] and event == "open" and str(arguments[0]).startswith(str(place)):
-            opened.append(arguments[0])
-
-    sys.addaudithook(hook)
-    verify(folder)
-    main(["verify", str(folder)])
-    watched[0] = False
-    assert not opened
-
-
-@pytest.mark.kills(
-    "publish/steps.py", "return [NamedEncoder(step)]", 'return [SentenceEncoder(s["name"])]'
-)
+@pytest.mark.kills("publish/steps.py", "[NamedEncoder(step)]", '[SentenceEncoder(s["name"])]')
 def test_encoders_that_the_receiver_names(tmp_path):
     """The weights that he trusts are compared, and run; the folder holds none."""
     for name in ("theirs", "others"):
@@ -303,14 +211,19 @@ def test_wide_rows_are_labelled_a_few_at_a_time(tmp_path, monkeypatch, capsys):
 
 PUBLIC = X + 0.01
 FRAME = pd.DataFrame(X, columns=list("abcde"))
+
+
 PIPELINES = {
     "head alone": [],
     "nothing": ["passthrough", None],
-    "Normalizer": [Normalizer()],
-    "dense rows first": [DenseRows(), Normalizer()],
+    "dense rows first": [DenseRows(), Normalizer("max")],
+    "scales": [StandardScaler(with_mean=False), MaxAbsScaler(), MinMaxScaler((-1, 1))],
+    "centres": [StandardScaler(with_std=False), PCA(3, whiten=True)],
     "frozen scaler": [FrozenEstimator(StandardScaler().fit(FRAME + 0.01)), Normalizer()],
     "frozen scaler of an array": [FrozenEstimator(StandardScaler().fit(PUBLIC)), Normalizer()],
     "PCA": [PCA(3), StandardScaler()],
+    "SVD": [TruncatedSVD(2, random_state=0)],
+    "projection": [GaussianRandomProjection(3, random_state=0, compute_inverse_components=True)],
     "random features": [StandardScaler(), RBFSampler(n_components=7, random_state=0)],
 }
 
@@ -330,18 +243,26 @@ def answered(model, rows):
 )
 def test_a_loaded_pipeline_is_the_saved_one(name, fit_output, tmp_path):
     """Side by side: columns in their order and in another, arrays, and every output of steps."""
-    turned = FRAME[FRAME.columns[::-1]]
-    others = (FRAME, turned, FRAME.rename(columns={"a": "z"}), FRAME.iloc[:, 1:], X, X[:, :4])
-    for own in (FRAME, X):
+    turned, single = FRAME[FRAME.columns[::-1]], X.astype(np.float32)
+    # A range and a whitening are written as a shift and a scale: exact but for rounding.
+    own_rows = (FRAME, X) if name in ("scales", "centres") else (FRAME, X, single)
+    others = *own_rows, turned, FRAME.rename(columns={"a": "z"}), FRAME.iloc[:, 1:], X[:, :4]
+    for number, own in enumerate(own_rows):
         with config_context(transform_output=fit_output):
             model = clone(make_pipeline(*PIPELINES[name], head())).fit(own, LABELS)
-        folder = save(model, tmp_path / type(own).__name__)
-        loaded, again = load(folder), load(save(load(folder), tmp_path / f"{type(own).__name__}2"))
+        folder = save(model, tmp_path / f"{number}")
+        loaded, again = load(folder), save(load(folder), tmp_path / f"{number} again")
+        # What is made of the plain data gives the same plain data, of scikit-learn's own steps.
+        assert {path.name: path.read_bytes() for path in again.iterdir()} == {
+            path.name: path.read_bytes() for path in folder.iterdir()
+        }
+        assert not verify(folder, private=(own, LABELS)).failed
+        for _, step in getattr(loaded, "steps", [])[:-1]:
+            assert type(step).__module__.startswith("sklearn.") or isinstance(step, DenseRows)
         for output in ("default", "pandas"):
             for rows in others:
                 with config_context(transform_output=output):
-                    expected = answered(model, rows)
-                    assert answered(loaded, rows) == answered(again, rows) == expected
+                    assert answered(loaded, rows) == answered(model, rows)
         # What a folder of the frame refuses, and what a frozen step of arrays cannot.
         if own is FRAME and name != "frozen scaler of an array" and name != "nothing":
             assert answered(loaded, turned) == "refused"
@@ -350,7 +271,7 @@ def test_a_loaded_pipeline_is_the_saved_one(name, fit_output, tmp_path):
 
 
 def test_names_of_columns_are_as_many_as_the_first_step_takes():
-    for step in ("Normalizer", "PCA"):
+    for step in ("frozen scaler", "PCA"):
         model = Published.of(make_pipeline(*PIPELINES[step], head()).fit(FRAME, LABELS))
         assert model.columns == list("abcde")
         for columns in (list("abcd"), list("abcdef"), []):

@@ -29,21 +29,15 @@ from sklearn_balldp import (
     ReconstructionAuditor,
     verify,
 )
-from sklearn_balldp.audit.noise_tests import weight_checks
 from sklearn_balldp.encoders import SentenceEncoder
-from sklearn_balldp.heads.inspection import records_of
-from sklearn_balldp.mechanisms import (
-    MeanGradient,
-    Mechanism,
-    Sums,
-)
+from sklearn_balldp.mechanisms import MeanGradient, Mechanism, Sums
 from sklearn_balldp.privacy import Noise
 from sklearn_balldp.privacy.bounds import Promised
 from sklearn_balldp.privacy.digest import parameters_digest
 from sklearn_balldp.publish import save
-from sklearn_balldp.publish.checks import released_checks, replay_check
+from sklearn_balldp.publish.checks import replay_check
 from sklearn_balldp.publish.model import Published
-from sklearn_balldp.verdicts import CANNOT_CHECK, PASS, STATED
+from sklearn_balldp.verdicts import PASS, STATED
 
 N, D, K = 400, 30, 3
 
@@ -213,13 +207,6 @@ def test_owners_are_passed_where_the_fit_had_them_and_nowhere_else():
         assert lines(verified(head, private=private))["scale of the noise"] == "PASS"
 
 
-def test_another_record():
-    head = fitted("prototypes")
-    other = fresh("prototypes", epsilon=2.0)
-    assert "parameters" in failed(verified(head, other.release_.to_dict()))
-    assert "model" in failed(verified(head, fitted("minimiser").release_.to_dict()))
-
-
 def test_delta_and_radius():
     X, y = data()
     with pytest.warns(UserWarning, match="1/n_samples"):
@@ -268,11 +255,15 @@ def test_above_the_lines_stand_folder_date_and_verdict(tmp_path):
     "CANNOT_CHECK if isinstance(record.radius_from, Declared)",
     "STATED if True",
 )
+@pytest.mark.kills("publish/checks.py", "verdict = STATED\n", "verdict = PASS\n")
+@pytest.mark.kills("publish/checks.py", 'Check("labels", STATED', 'Check("labels", PASS')
 def test_what_is_usual_and_what_to_read(tmp_path):
     X, y = data()
     usual = verified(fitted("prototypes"))
     assert usual.sentence == "Nothing was refuted."
     assert set(lines(usual).values()) == {PASS, STATED}
+    words = ("labels", "sampler", "version", "radius", "encoder", "noise in the numbers")
+    assert {lines(usual)[name] for name in words} == {STATED}
     declared = BallDPRidgePrototype(4.0, radius=RadiusPolicy(source="declared")).fit(X, y)
     # It holds only if the radius may be public, which is for the reader to ask.
     assert verified(declared).sentence.endswith("CANNOT CHECK, read them: radius.")
@@ -411,26 +402,6 @@ class OneStep(Mechanism):
         return -gradient
 
 
-class OwnHead(BallDPRidgePrototype):
-    """A head of one's own."""
-
-
-@pytest.mark.parametrize(
-    "head",
-    [OwnHead(4.0, radius=0.5), BallDPLogisticRegression(60.0, radius=0.5, mechanism=OneStep())],
-)
-def test_heads_and_mechanisms_of_ones_own_are_not_published(head, tmp_path):
-    """Their noise is tested in memory, by what an audit of theirs calls."""
-    head.fit(*data())
-    checks = [*released_checks(head.released_)]
-    checks += weight_checks(head.released_, records_of(head, *data()))
-    assert "FAIL" not in {check.verdict for check in checks}
-    with pytest.raises(ValueError, match="cannot be published"):
-        save(head, tmp_path / "model")
-    others = weight_checks(head.released_, records_of(head, *data(seed=3)))
-    assert "FAIL" in {check.verdict for check in others}
-
-
 @pytest.mark.kills("publish/checks.py", "            privacy.charge(query)\n", "            pass\n")
 def test_a_query_that_spends_more_than_is_promised_is_refused():
     """The fit would have refused it too: what came out of it is of another mechanism."""
@@ -470,29 +441,7 @@ def test_forged_transcripts_are_refused_by_anybody(name):
         assert {"model", "transcript"} & set(failed(verdict)), str(verdict)
 
 
-RAGGED = {
-    "answers of two shapes": lambda answers: (*answers[:-1], answers[-1][:, 1:]),
-    "an answer that is none": lambda answers: (*answers[:-1], None),
-    "a text": lambda answers: (*answers[:-1], np.array("x")),
-}
-
-
-@pytest.mark.parametrize("forge", RAGGED.values(), ids=RAGGED)
-def test_ragged_answers_in_memory_are_a_fault(forge, tmp_path):
-    head = fitted("descent")
-    object.__setattr__(head.released_, "answers", forge(head.released_.answers))
-    verdict = verified(head, private=data())
-    assert failed(verdict) == ["model"]
-    assert "transcript.gradients that is no array of shape" in str(verdict)
-    with pytest.raises(ValueError, match=r"transcript\.gradients that is no array"):
-        save(head, tmp_path / "model", transcript=True)
-
-
-@pytest.mark.kills(
-    "publish/checks.py",
-    "if not _close(values, released.values,",
-    "if False and not _close(values, released.values,",
-)
+@pytest.mark.kills("publish/checks.py", "if not _close(values,", "if False and not _close(values,")
 def test_the_iterates_are_those_of_the_record():
     """Another step size, or regulariser, leads elsewhere."""
     head = fitted("descent")
@@ -501,15 +450,6 @@ def test_the_iterates_are_those_of_the_record():
         record = head.release_.to_dict()
         record["bound"] = {**record["bound"], **change}
         assert "transcript" in failed(verified(head, resealed(record))), change
-
-
-def test_scales_of_the_sums_that_promise_too_much():
-    head = fitted("started descent")
-    record = head.release_.to_dict()
-    start = record["bound"]["start"]
-    scale = np.multiply(start["sigma"], 0.01).tolist()
-    forged = {**record, "bound": {**record["bound"], "start": {**start, "sigma": scale}}}
-    assert failed(verified(head, resealed(forged))) == ["record"]
 
 
 def test_earlier_releases_by_their_noise(tmp_path):
@@ -566,15 +506,3 @@ def test_private_rows_of_any_form(tmp_path):
     ):
         with pytest.raises(ValueError, match=said):
             verify(folder, private=private)
-
-
-@pytest.mark.kills("publish/checks.py", "verdict = STATED\n", "verdict = PASS\n")
-@pytest.mark.kills("publish/checks.py", 'Check("labels", STATED', 'Check("labels", PASS')
-def test_the_publishers_word_is_no_check(tmp_path):
-    X, y = np.eye(6), np.arange(6) % 2
-    head = BallDPRidgePrototype(2.0, delta=1e-3, radius=0.5).fit(X, y)
-    found = verify(save(head, tmp_path / "model"))
-    said = {check.name: check.verdict for check in found.checks}
-    words = ("labels", "sampler", "version", "radius", "encoder", "noise in the numbers")
-    assert {said[name] for name in words} == {STATED}
-    assert CANNOT_CHECK not in said.values()

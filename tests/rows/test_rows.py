@@ -20,11 +20,7 @@ def test_rows_inside_are_not_copied(dtype):
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.kills(
-    "rows/projection.py",
-    "squares <= norm_bound * norm_bound",
-    "squares <= 1.01 * norm_bound * norm_bound",
-)
+@pytest.mark.kills("rows/projection.py", "squares <= norm_bound", "squares <= 1.01 * norm_bound")
 def test_projection(dtype):
     rng = np.random.default_rng(2)
     X = (rng.standard_normal((5000, 4)) * rng.choice([0.1, 3.0], size=(5000, 1))).astype(dtype)
@@ -44,12 +40,6 @@ def test_projection(dtype):
 def test_other_byte_orders():
     X = np.array([[1e100, 0.0], [0.3, 0.4]], dtype=">f8")
     np.testing.assert_allclose(project_onto_ball(X, 1.0), [[1.0, 0.0], [0.3, 0.4]])
-
-
-def test_non_finite_rows_are_refused():
-    for bad in (np.nan, -1e300, np.longdouble("1e400")):
-        with pytest.raises(ValueError, match="X: rows hold NaN or infinity, an entry above 1e140"):
-            project_onto_ball(np.array([[0.0, 0.0], [0.0, bad]]), 1.0)
 
 
 def test_factor_is_exact_at_the_boundary():

@@ -111,6 +111,7 @@ def test_audits_and_policies_read_a_store(kind, tmp_path):
     np.testing.assert_array_equal(policy.transform(store), policy.transform(X))
 
 
+@pytest.mark.kills("accounting/scoring.py", "validate_data(estimator", "str(estimator")
 def test_private_accuracy_knows_its_rows_before_it_is_charged(tmp_path):
     """As many labels as rows; and chunks of Dask, which machines may round, are refused."""
     X, y = records(n=200)
@@ -119,6 +120,7 @@ def test_private_accuracy_knows_its_rows_before_it_is_charged(tmp_path):
     for rows, labels, said in (
         (X[:0], y[:0], "X holds no rows"),
         (X, y[:-1], "inconsistent numbers of samples"),
+        (X[:, :-1], y, "features, but"),
         (da.from_array(X), y, "PrivateAccuracy: X is an array of Dask"),
     ):
         with pytest.raises(ValueError, match=said):

@@ -94,12 +94,20 @@ def records_of(head, X, y, groups=None):
     return Records(X, codes, fit_weights(codes, len(y), head.classes_, **given).rows)
 
 
+def queries_of(released, answers):
+    """The queries of a conversation that was answered so, and what it returns."""
+    queries, remaining = [], iter(answers)
+    values = drive(
+        released.conversation(), lambda query: (queries.append(query), next(remaining))[1]
+    )
+    assert next(remaining, None) is None
+    return queries, values
+
+
 def asked(head):
     """The queries of a fitted head's conversation, in order, and their noisy answers."""
-    released, queries = head.released_, []
-    answers = iter(released.answers)
-    values = drive(released.conversation(), lambda query: (queries.append(query), next(answers))[1])
-    assert next(answers, None) is None
+    released = head.released_
+    queries, values = queries_of(released, released.answers)
     np.testing.assert_allclose(values, released.values, rtol=1e-9, atol=1e-9)
     return list(zip(queries, released.answers, strict=True))
 
@@ -126,17 +134,6 @@ def distances(head, records, others):
             assert not moved[scale == 0.0].any()
             squares[i] += np.sum((moved[scale > 0.0] / scale[scale > 0.0]) ** 2)
     return np.sqrt(squares)
-
-
-def exact_log_posterior(head, X, y, place, candidates):
-    """Of candidates for one record under a uniform prior: densities of every answer."""
-    logs = []
-    for row in candidates:
-        replaced = X.copy()
-        replaced[place] = row
-        noise = noise_of(head, records_of(head, replaced, y))
-        logs.append(-0.5 * sum(float(np.vdot(z, z)) for z in noise))
-    return np.array(logs) - np.logaddexp.reduce(logs)
 
 
 def fitted_names(head):

@@ -10,6 +10,16 @@ from sklearn_balldp.privacy import rounding
 from sklearn_balldp.privacy.problem import Problem
 
 
+def problem_of(loss, X, y, n_classes, weights=None, **given):
+    """The public numbers of records with such weights, by default in the unit ball."""
+    counts = tuple(np.bincount(y, minlength=n_classes).tolist())
+    if weights is not None:
+        given["sums_weights"] = weights_of(weights, y, n_classes, np.arange(len(y)))
+    numbers = {"n_samples": X.shape[0], "n_features": X.shape[1], "n_classes": n_classes}
+    numbers |= {"class_counts": counts, "radius": 0.5, "loss": loss}
+    return Problem(**numbers, **given)
+
+
 class Mean:
     """Mean gradients of records, as queries at any parameters compute them."""
 
@@ -26,19 +36,8 @@ class Mean:
         weights=None,
         domain="ball",
     ):
-        self.problem = Problem(
-            n_samples=X.shape[0],
-            n_features=X.shape[1],
-            n_classes=n_classes,
-            class_counts=tuple(np.bincount(y, minlength=n_classes).tolist()),
-            radius=0.5,
-            loss=loss,
-            norm_bound=norm_bound,
-            domain=domain,
-            sums_weights=None
-            if weights is None
-            else weights_of(weights, y, n_classes, np.arange(len(y))),
-        )
+        public = {"norm_bound": norm_bound, "domain": domain}
+        self.problem = problem_of(loss, X, y, n_classes, weights, **public)
         self.shape = self.problem.kind.n_scores, X.shape[1] + int(constant > 0)
         self._given = {"clip": clip, "constant": constant, "whitening": seen}
         given = seen, constant, clip
@@ -68,18 +67,7 @@ class Mean:
 def objective_of(loss, X, y, n_classes, *, weights=None, **params):
     """The regularised mean loss of records, by default over the unit ball and with intercepts."""
     given = {"alpha": 0.1, "norm_bound": 1.0, "fit_intercept": True, **params}
-    problem = Problem(
-        n_samples=X.shape[0],
-        n_features=X.shape[1],
-        n_classes=n_classes,
-        class_counts=tuple(np.bincount(y, minlength=n_classes).tolist()),
-        radius=0.5,
-        loss=loss,
-        sums_weights=None
-        if weights is None
-        else weights_of(weights, y, n_classes, np.arange(len(y))),
-        **given,
-    )
+    problem = problem_of(loss, X, y, n_classes, weights, **given)
     return LinearObjective(problem, Records(X, y, weights))
 
 

@@ -21,12 +21,7 @@ from sklearn_balldp.privacy.origins import Edits
 from sklearn_balldp.privacy.weights import Weights
 
 EPSILON, DELTA = 4.0, 1e-5
-PUBLIC = {
-    "n_features": 4,
-    "class_counts": (50, 30, 10),
-    "radius": 0.5,
-    "alpha": 0.1,
-}
+PUBLIC = {"n_features": 4, "class_counts": (50, 30, 10), "radius": 0.5, "alpha": 0.1}
 PROTECTED = {"n_samples": 90, "n_classes": 3, "class_counts": None}
 LINEAR = {"loss": "softmax", "fit_intercept": True}
 HINGE = {"loss": "squared_hinge"}
@@ -96,6 +91,31 @@ def release_made_of(mechanism, numbers, fields=None):
             **(fields or {}),
         }
     )
+
+
+def leaves(value, path=()):
+    """Paths and values of all that a record states itself."""
+    if isinstance(value, (dict, list)):
+        items = value.items() if isinstance(value, dict) else enumerate(value)
+        for name, part in items:
+            if (*path, name) not in (("follows",), ("checksum",)):
+                yield from leaves(part, (*path, name))
+    if path:
+        yield path, value
+
+
+def edited(record, path, value):
+    """A copy of a record with another value at a path, which may be new there."""
+    copy = json.loads(json.dumps(record))
+    *outer, last = path
+    part = copy
+    for name in outer:
+        part = part[name]
+    if value is ...:
+        part.pop(last)
+    else:
+        part[last] = value
+    return copy
 
 
 @pytest.fixture

@@ -1,16 +1,9 @@
-"""Text of a stranger, and numbers that are bounds, as they may be shown."""
+"""Names of owners, labels and columns, and numbers in cells, as they are compared."""
 
 import re
 import unicodedata
-from collections.abc import Sequence
-from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
+from decimal import Decimal
 
-#: Ways to round: an upper bound goes up, a lower one down.
-UP, DOWN = ROUND_CEILING, ROUND_FLOOR
-
-# Printable for Python, yet drawn as nothing, as a gap, or over their neighbours.
-_BLANKS = "\u115f\u1160\u2800\u3164\uffa0"
-_INVISIBLE = ("Mn", "Me", "Cf")
 # Blanks, control codes and marks without width: invisible at the ends of a name.
 _CODES = (
     *(*range(0x21), *range(0x7F, 0xA1), 0xAD, 0x61C, 0x115F, 0x1160, 0x1680, 0x180E),
@@ -33,29 +26,6 @@ _GROUPED = {
 }
 # A longer one is no number of a table, and Python limits how long a whole one is as a text.
 _LONGEST = 400
-
-
-def one_line(text: object, limit: int = 400) -> str:
-    """One printable line of a text: what could forge a line of a report is escaped."""
-    start = re.sub("  +", " ", str(text))[: limit + 1]
-    safe = "".join(c if _is_visible(c) else ascii(c)[1:-1] for c in start)
-    return safe if len(safe) <= limit else f"{safe[: limit - 3]}..."
-
-
-def listed(names: Sequence[object], most: int) -> str:
-    """The first of some names, each on one line, and how many more there are."""
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return f"{', '.join(one_line(name, 60) for name in names[:most])}{more}"
-
-
-def by_numbers(name: str) -> list[str | int]:
-    """What names are sorted by, so that 2 comes before 10."""
-    # Of the parts of a split every second one is a number.
-    return [int(part) if i % 2 else part for i, part in enumerate(re.split(r"(\d+)", name))]
-
-
-def _is_visible(c: str) -> bool:
-    return c.isprintable() and c not in _BLANKS and unicodedata.category(c) not in _INVISIBLE
 
 
 def trimmed(text: str) -> str:
@@ -102,19 +72,3 @@ def label_key(name: str) -> str:
 def appearance(text: str) -> str:
     """A name without what is easily overlooked: case, blanks, forms of letters."""
     return unicodedata.normalize("NFKC", text).casefold().translate(dict.fromkeys(map(ord, _EMPTY)))
-
-
-def rounded(value: float, digits: int, way: str) -> str:
-    """A number in few significant digits; one that has no more of them stays as it is."""
-    # What comes behind the fourteenth digit is of the computation: 8.000000000000005 is 8.
-    shortened = Context(prec=digits, rounding=way).create_decimal(f"{float(value):.14g}")
-    return f"{float(shortened):.{digits}g}"
-
-
-def percent(share: float, way: str = UP, places: int | None = None) -> str:
-    """A share in percent, rounded up as an upper bound is; :data:`DOWN` is for lower ones."""
-    if places is None:
-        places = 3 if share < 0.001 else 2 if share < 0.01 else 1
-    # The decimal that the share is written as: 0.07, not the double next to it.
-    written = 100 * Decimal(repr(float(share)))
-    return f"{written.quantize(Decimal(1).scaleb(-places), way)} %"
