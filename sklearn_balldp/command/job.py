@@ -189,6 +189,9 @@ def _params(options: argparse.Namespace) -> dict[str, Any]:
         f"--examples {options.examples} are the private records; name public ones.": (
             options.examples is not None and options.examples.resolve() == options.file.resolve()
         ),
+        "--class-texts FILE: --examples tell more about the classes; name one of both.": (
+            options.examples is not None and options.class_texts not in (None, NO_NAMES)
+        ),
         "--examples: --head prototypes has no use for them.": options.examples is not None
         and name == "prototypes",
         "--rare: scores of the SVC are no log-odds; use --head logistic.": rare and name == "svc",

@@ -182,7 +182,7 @@ class BaseBallDPClassifier(Head, ClassifierMixin, BaseEstimator, metaclass=ABCMe
 
     def _uses_examples(self) -> bool:
         """Whether public examples of the classes help it."""
-        return self._mechanism().uses_examples
+        return self._mechanism().takes_examples()
 
     def _problem(self, **public: Any) -> Problem:
         """The fit's public numbers; linear heads add theirs."""
@@ -536,6 +536,8 @@ class BaseBallDPClassifier(Head, ClassifierMixin, BaseEstimator, metaclass=ABCMe
             raise ValueError("X_public and y_public go together: pass both or neither.")
         chooses = known_radius(self) is None and self._policy.source in PUBLIC_SOURCES
         helps = self._takes_examples and self._uses_examples()
+        # Vectors of the classes take the place of examples where a policy needs these rows.
+        helps = helps and not (chooses and getattr(self, "class_embeddings", None) is not None)
         if chooses and self._policy.source == "edits":
             return checked_edits(self, X_public, y_public, reset=reset), None
         if not (chooses or helps):

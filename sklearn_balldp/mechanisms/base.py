@@ -53,6 +53,10 @@ class Mechanism(BaseEstimator, ABC):
     def check(self) -> None:
         """Raise a ValueError if a parameter is invalid."""
 
+    def takes_examples(self) -> bool:
+        """Whether it uses examples as its parameters stand."""
+        return self.uses_examples
+
     def alpha_for(self, problem: Problem, mu: float) -> float:
         """Regularisation strength of a head whose ``alpha`` is None; the problem has none yet."""
         return self.default_alpha

@@ -365,6 +365,9 @@ class GradientPerturbation(Mechanism):
         check_option("start", self.start, STARTS)
         check_flag("keep_transcript", self.keep_transcript)
 
+    def takes_examples(self) -> bool:
+        return self.start not in ("zero", "mean")
+
     def bound(self, problem: Problem, mu: float, examples: Examples | None = None) -> DescentBound:
         if self.start in ("zero", "mean") and examples is not None:
             raise ValueError(

@@ -219,6 +219,10 @@ def test_rows_for_a_policy():
     assert head.plan(60, D, [20, 20, 20], **given).release.radius == frozen.radius_
     edits = head.set_params(radius=RadiusPolicy(0.5, source="edits"))
     assert edits.fit(X, Y, X_public=X, y_public=0.9 * X).release_.examples == 0
+    # A start without examples, or with vectors of the classes, leaves them to the policy.
+    for own in ({"mechanism__start": "zero"}, {"class_embeddings": np.eye(K, D)}):
+        other = head_of("logistic", radius=RadiusPolicy(0.5), **own).fit(X, Y, **given)
+        assert (other.release_.examples, other.release_.radius) == (0, frozen.radius_)
     prototypes = BallDPRidgePrototype(radius=RadiusPolicy(0.5), delta=1e-4)
     assert prototypes.fit(X, Y, **given).release_.examples == 0
 
