@@ -444,8 +444,8 @@ NUMBERS = ("{}", "{}.0", "00{}", "+{}", "{}E+00", "{}.00", " {}e0")
         max_size=12,
     )
 )
-@pytest.mark.kills("text.py", "return name if number is None else repr(number)", "return name")
-@pytest.mark.kills("text.py", 'name.removesuffix(".0") if', "repr(number_of(name)) if True or")
+@pytest.mark.kills("names.py", "return name if number is None else repr(number)", "return name")
+@pytest.mark.kills("names.py", 'name.removesuffix(".0") if', "repr(number_of(name)) if True or")
 @pytest.mark.kills("command/records.py", "map(trimmed, named[0])", "named[0]")
 @pytest.mark.filterwarnings("ignore:.*owners in owner differ")
 def test_labels_and_owners_are_equal_where_nobody_sees_a_difference(place, names):

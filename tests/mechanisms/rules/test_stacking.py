@@ -33,11 +33,6 @@ def objective(multiples, coefs, deviations, within, shares):
 
 
 @pytest.mark.kills("mechanisms/rules/stacking.py", "least = 1.0 + ", "least = 4.0 + ")
-@pytest.mark.kills(
-    "mechanisms/rules/stacking.py",
-    "apart = np.maximum(1.0 - d * added",
-    "apart = np.maximum(1.0 + d * added",
-)
 @pytest.mark.kills("mechanisms/rules/stacking.py", "shared, other]]", "0.0, other]]")
 @pytest.mark.parametrize("wrong", [False, True])
 def test_multiples_are_those_that_fit_best(wrong):
@@ -69,6 +64,21 @@ def test_noise_leaves_the_multiples_at_one_and_sums_decide():
     assert against[1] == 0.0
 
 
+@pytest.mark.kills(
+    "mechanisms/rules/stacking.py",
+    "apart = np.maximum(1.0 - d * added",
+    "apart = np.maximum(1.0 + d * added",
+)
+def test_sums_that_are_noise_alone_count_little():
+    """What noise adds to the squares of class means is no distance between them."""
+    rng, d = np.random.default_rng(0), 200
+    X, codes = rng.standard_normal((6000, d)) / 20.0, np.arange(6000) % K
+    examples, noise = Examples.of(X, codes, K), np.full(K, 1e-2)
+    means = 0.1 * rng.standard_normal((K, d))
+    coef, counts = 30.0 * (means - means.mean(axis=0)), np.full(K, 1000.0)
+    assert multiples_of(coef, examples, means, noise, counts)[0] < 0.5
+
+
 @pytest.mark.kills("mechanisms/rules/stacking.py", "np.diag([1.0, 0.0])", "np.eye(2)")
 def test_the_size_of_vectors_means_nothing():
     means, *_ = classes()
@@ -87,7 +97,7 @@ def test_the_size_of_vectors_means_nothing():
 def test_of_moves_the_signal_is_kept(signal):
     """Moves of a descent that covers a part of the way, along directions of many curvatures."""
     rng = np.random.default_rng(0)
-    curvatures, reach, noise = np.geomspace(1e-3, 1.0, 200), 3.0, 2.0
+    curvatures, reach, noise = np.geomspace(1e-3, 1.0, 200), 0.3, 2.0
     share = -np.expm1(-reach * curvatures)
     left = noise * -np.expm1(-2.0 * reach * curvatures) / (2.0 * reach * curvatures)
     way = signal * rng.standard_normal((6, 200))
@@ -101,7 +111,7 @@ def test_of_moves_the_signal_is_kept(signal):
 
     # Nearly as near to the optimum as with the best shares, which nobody knows.
     best = signal**2 * share / (signal**2 * share**2 + left)
-    assert error(kept) <= 1.3 * error(np.minimum(best, 1.0)) + 0.1 * error(1.0)
+    assert error(kept) <= 1.1 * error(np.minimum(best, 1.0)) + 0.05 * error(1.0)
 
 
 @pytest.mark.kills("mechanisms/rules/moves.py", "self._steps * self._told)", "self._told)")
