@@ -183,6 +183,7 @@ CONTRADICTIONS = [
         "the classes with records have a weight",
     ),
     ("persons", {"problem.sums_weights.most_records": 3}, "not those of 90 records"),
+    ("persons", {"problem.sums_weights.class_largest": [1.5] * 3}, "no weights of these records"),
     ("persons", {"problem.sums_weights.record": 0.4}, "not those of 90 records"),
     ("persons", {"problem.sums_weights.record": 1.0}, "not those of 90 records"),
     ("persons", {"problem.sums_weights.unit": "record"}, "not those of 90 records"),

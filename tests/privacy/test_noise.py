@@ -4,9 +4,12 @@ Every test of randomness here rejects a correct sampler with probability below 1
 """
 
 import copy
+import errno
 import math
 import os
 import pickle
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -29,13 +32,14 @@ def noise(request):
 
 @pytest.mark.kills("privacy/noise.py", "deviates) * scale[noisy", "deviates / 1.05) * scale[noisy")
 def test_law_of_each_block(noise):
-    values = np.array([[5.0], [-2.0], [1e3]]) + np.zeros((3, 4000))
+    n = 16_000
+    values = np.array([[5.0], [-2.0], [1e3]]) + np.zeros((3, n))
     drawn = (noise(values, SCALES) - values) / SCALES
     for block in drawn:
         assert stats.kstest(block, "norm").pvalue > LEVEL
-        # The chi-squared law of the energy catches a scale that is off by 15%.
+        # The chi-squared law of the energy catches a scale that is off by 5%.
         energy = np.sum(block**2)
-        assert min(stats.chi2.cdf(energy, 4000), stats.chi2.sf(energy, 4000)) > LEVEL
+        assert min(stats.chi2.cdf(energy, n), stats.chi2.sf(energy, n)) > LEVEL
 
 
 def test_values_are_independent(noise):
@@ -107,6 +111,62 @@ def test_forked_processes_do_not_share_noise(same, threads):
         there = pickle.load(stream)
     os.waitpid(child, 0)
     assert len(np.unique(np.concatenate([here, there]))) == 450
+
+
+IN_TWO_NAMESPACES = """
+import ctypes, os, sys
+import numpy as np
+from sklearn_balldp.privacy import Noise
+
+CLONE_NEWPID = 0x20000000  # os.unshare is of Python 3.12
+C = ctypes.CDLL(None, use_errno=True)
+
+def in_new_namespace(run):
+    if C.unshare(CLONE_NEWPID):
+        os._exit(ctypes.get_errno())
+    child = os.fork()
+    if child == 0:
+        run()
+        sys.stdout.flush()
+        os._exit(0)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    if code:
+        os._exit(code)
+
+def draw():
+    print(os.getpid(), *noise(np.zeros(3), 1.0))
+
+def parent():
+    global noise
+    noise = Noise()
+    for _ in range(20):
+        noise(np.zeros(50), 1.0)
+    in_new_namespace(draw)
+    draw()
+
+in_new_namespace(parent)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="this system permits no new PID namespace")
+def test_a_child_with_the_number_of_its_parent_draws_its_own_noise():
+    """Both are the first process of their namespace, so that no number tells them apart."""
+    ran = subprocess.run([sys.executable, "-c", IN_TWO_NAMESPACES], capture_output=True, text=True)
+    if ran.returncode in (errno.EPERM, errno.ENOSYS, errno.ENOSPC):
+        pytest.skip("this system permits no new PID namespace")
+    assert ran.returncode == 0, ran.stderr
+    child, parent = (line.split() for line in ran.stdout.splitlines())
+    assert child[0] == parent[0] == "1"
+    assert not set(child[1:]) & set(parent[1:])
+
+
+def test_threads_share_no_deviate():
+    """Nor do calls, one after another, and other releases."""
+    noise = Noise()
+    with ThreadPoolExecutor(8) as pool:
+        draws = list(pool.map(lambda i: noise(np.zeros(3), 1.0), range(4000)))
+    draws += [noise(np.zeros(3000), 1.0), noise(np.zeros(3000), 1.0), Noise()(np.zeros(3000), 1.0)]
+    assert len(np.unique(np.concatenate(draws))) >= 20_998
 
 
 @pytest.mark.kills(
