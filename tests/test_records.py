@@ -418,6 +418,8 @@ def test_a_table_comes_back_cell_by_cell_or_is_refused(place, rows, mark, ends, 
         found = written([names, *rows])
         assert [*zip(*found.cells.values(), strict=True)] == rows
         assert ([*found.cells], found.separator, found.marked) == ([*names], mark, marked)
+    # A comma within a name parts no row.
+    assert written([("a, x", "b", "c"), ("1", "2", "3")]).separator == mark
     at = data.draw(st.integers(0, len(rows) - 1))
     for row in (rows[at][:2], (*rows[at], "x"), plain):
         with pytest.raises(InputError, match=r"than its first line|repeats the first line"):
