@@ -101,12 +101,13 @@ def test_rows_and_texts_make_one_model(owner, balldp, embedded):
     assert (released.encoder, released.unit) == (embedded[1][0], "person" if owner else "record")
 
 
+@pytest.mark.kills("command/public.py", "if records.n_dropped:", "if False:")
 @pytest.mark.kills(
     "command/train.py", "**job.records.groups, **job.examples", "**job.records.groups"
 )
 @pytest.mark.kills("command/public.py", "0 if columns.table is None", "9 if columns.table is None")
 @pytest.mark.parametrize("protected", [False, True])
-def test_public_examples_of_a_file(protected, balldp, embedded):
+def test_public_examples_of_a_file(protected, balldp, embedded, capsys):
     """As texts or as rows; nothing compares them with the private records."""
     table = pd.read_csv("public.csv").assign(message=lambda t: "an example: " + t["message"])
     table[:10].to_csv("examples.csv", index=False)
@@ -120,6 +121,11 @@ def test_public_examples_of_a_file(protected, balldp, embedded):
     assert "Examples  10 public ones" in said
     assert "started from 10 public examples" in Path("model/CARD.md").read_text()
     kept = load("model", encoder=SentenceEncoder())[-1].released_.settings.examples
+    # Records that lack something are left out with a word.
+    table[:10].assign(topic=["", *table["topic"][1:10]]).to_csv("lacking.csv", index=False)
+    lacking = f"train {TEXTS} {given} --out fewer --examples lacking.csv"
+    assert main(lacking.split()) == 0
+    assert "1 of its records lack something" in capsys.readouterr().err
     # Records of the private file say nothing, and change nothing; with examples none is lost.
     little = f"train {TEXTS} {given} --out other".replace("epsilon 30", "epsilon 0.01")
     assert protected or "every class is likely lost" in balldp(little, 2)

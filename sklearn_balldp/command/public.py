@@ -25,7 +25,7 @@ def read_public(path: Path | None, columns: Columns, private: Records) -> Record
     """Public records of a file, if one is named; private records must not pass for them."""
     if path is None:
         return None
-    public = read(path, columns, missing="drop")
+    public = _whole(f"--public {path}", path, columns)
     contents = {*map(_digest, public.X)}
     common = len({*map(_digest, private.X)} & contents)
     # Short answers are given by many: what counts is how many different ones there are.
@@ -49,7 +49,7 @@ def read_examples(path: Path | None, columns: Columns, public: Records | None) -
     """
     if path is None:
         return None
-    examples = read(path, columns, missing="drop")
+    examples = _whole(f"--examples {path}", path, columns)
     contents = {*map(_digest, examples.X)}
     common = 0 if public is None else len({*map(_digest, public.X)} & contents)
     # In tables of few values many records are equal by chance.
@@ -65,6 +65,17 @@ def _digest(record: Any) -> bytes:
     # Rows and images would take their memory again.
     body = record.encode() if isinstance(record, str) else np.asarray(record).tobytes()
     return hashlib.blake2b(body, digest_size=16).digest()
+
+
+def _whole(named: str, path: Path, columns: Columns) -> Records:
+    """Records of a public file that lack nothing; how many others there are is said."""
+    records = read(path, columns, missing="drop")
+    if records.n_dropped:
+        warnings.warn(
+            f"{named}: {records.n_dropped:,} of its records lack something, and are left out.",
+            stacklevel=3,
+        )
+    return records
 
 
 def of_classes(named: str, public: Records, classes: Any) -> Records | None:
