@@ -1,4 +1,4 @@
-"""Names of owners, labels and columns, and numbers in cells, as they are compared."""
+"""Names of owners, labels and columns, and numbers in cells, as they are compared; and in words."""
 
 import re
 import unicodedata
@@ -72,3 +72,18 @@ def label_key(name: str) -> str:
 def appearance(text: str) -> str:
     """A name without what is easily overlooked: case, blanks, forms of letters."""
     return unicodedata.normalize("NFKC", text).casefold().translate(dict.fromkeys(map(ord, _EMPTY)))
+
+
+def in_words(name: str) -> str:
+    """A label as a person writes it: card_arrival and cardArrival are "card arrival".
+
+    It is empty for a number or a code: where no part is of letters alone, or only a single one of
+    ASCII.
+    """
+    parted = "".join(
+        f" {c}" if c.isupper() and before.islower() else c
+        for before, c in zip(f" {name}", name, strict=False)
+    )
+    parts = re.sub(r"[\s_-]+", " ", parted).strip().split(" ")
+    plain = [p for p in parts if any(map(str.isalpha, p)) and not any(map(str.isdigit, p))]
+    return " ".join(parts) if any(len(p) > 1 or not p.isascii() for p in plain) else ""

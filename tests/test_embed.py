@@ -2,6 +2,7 @@
 
 import json
 import os
+import pickle
 import re
 import shutil
 import warnings
@@ -11,10 +12,14 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV
 
+from sklearn_balldp import BallDPRidgePrototype
+from sklearn_balldp.classifiers import text_classifier
 from sklearn_balldp.command import embed, main
-from sklearn_balldp.command.names import in_words
 from sklearn_balldp.encoders import SentenceEncoder, base
+from sklearn_balldp.names import in_words
 from sklearn_balldp.publish import load
 
 GOAL = "--label topic --epsilon 30"
@@ -275,6 +280,41 @@ def interrupt(*_, **__):
 )
 def test_what_is_a_name(label, text):
     assert in_words(label) == text
+
+
+@pytest.mark.kills("classifiers.py", "in_words(str(label))", "str(label)")
+@pytest.mark.kills("classifiers.py", "zip(texts, model", "zip(sorted(texts), model")
+def test_a_pipeline_embeds_texts_of_its_classes(embedded):
+    """By its own encoder, for every copy of it; a fold that lacks a class leaves its text out."""
+    y = np.array(["bank_card", "other", "rainWind"])[np.arange(90) % 3]
+    X, two = [f"{in_words(label)} {i}" for i, label in enumerate(y)], y != "rainWind"
+    folds = [(np.flatnonzero(two), np.arange(90)), (np.arange(90), np.flatnonzero(two))]
+    described = {"rainWind": "rain or wind", "elsewhere": "x", "other": "any", "bank_card": "card"}
+    for given, texts in (
+        (["rainWind", "other", "bank_card"], ["bank card", "other", "rain Wind"]),
+        (described, ["card", "any", "rain or wind"]),
+    ):
+        model = text_classifier(class_texts=given, epsilon=5.0, radius=0.5)
+        search = GridSearchCV(model, {"head__epsilon": [4.0]}, cv=folds, error_score="raise")
+        for own in (model, clone(model), pickle.loads(pickle.dumps(model)), search):
+            head = getattr(own.fit(X, y), "best_estimator_", own)[-1]
+            vectors = head.released_.settings.class_embeddings
+            assert np.array_equal(vectors, SentenceEncoder().transform(texts))
+
+
+@pytest.mark.parametrize(
+    ("given", "match"),
+    [
+        ({"class_texts": ["card", 7]}, "class_texts: label 7 has no word; map each label to a te"),
+        ({"class_texts": {"card": "a card", "rain": " "}}, "label 'rain' has no word"),
+        ({"class_texts": {"card": "a card", "rain": None}}, "label 'rain' has no word"),
+        ({"class_texts": ["card"], "class_embeddings": [[1.0]]}, "pass one of both"),
+        ({"class_texts": ["card"], "head": BallDPRidgePrototype()}, "parameter 'class_embeddings'"),
+    ],
+)
+def test_texts_of_classes_that_are_refused(embedded, given, match):
+    with pytest.raises(ValueError, match=match):
+        text_classifier(**given)
 
 
 @pytest.fixture

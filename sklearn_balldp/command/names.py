@@ -4,7 +4,6 @@ A fit starts from these vectors too, at no cost in privacy.
 """
 
 import argparse
-import re
 import warnings
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..heads import HEADS as CLASSES
-from ..names import trimmed
+from ..names import in_words, trimmed
 from ..showing import listed
 from .options import HEADS, InputError
 from .records import Records, aligned, read
@@ -61,21 +60,6 @@ def texts_of_classes(options: argparse.Namespace, records: Records) -> dict[str,
         )
         return {}
     return words
-
-
-def in_words(name: str) -> str:
-    """A label as a person writes it: card_arrival and cardArrival are "card arrival".
-
-    It is empty for a number or a code: where no part is of letters alone, or only a single one of
-    ASCII.
-    """
-    parted = "".join(
-        f" {c}" if c.isupper() and before.islower() else c
-        for before, c in zip(f" {name}", name, strict=False)
-    )
-    parts = re.sub(r"[\s_-]+", " ", parted).strip().split(" ")
-    plain = [p for p in parts if any(map(str.isalpha, p)) and not any(map(str.isdigit, p))]
-    return " ".join(parts) if any(len(p) > 1 or not p.isascii() for p in plain) else ""
 
 
 def beside_of(texts: dict[str, str], encoder: Any, *, declared: bool) -> dict[str, NDArray[Any]]:
