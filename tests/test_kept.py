@@ -35,13 +35,14 @@ from sklearn_balldp.publish.model import Published
 
 KEPT = Path(__file__).parent / "kept"
 BUDGET = {"epsilon": 8.0, "delta": 1e-5, "radius": 0.4}
+SMALL = BUDGET | {"epsilon": 0.5}
 PROTECTED = {"protect_labels": True, "classes": [0, 1, 2]}
 STEPS = GradientPerturbation(keep_transcript=True)
 FEW = GradientPerturbation(n_steps=6, keep_transcript=True)
 ZERO = GradientPerturbation(n_steps=6, start="zero", keep_transcript=True)
 PAPER = OutputPerturbation(sensitivity="paper")
 
-#: Heads, and whether they see two classes, or owners.
+#: Heads, and whether they see two classes, owners, or public examples too.
 KINDS = {
     "prototypes": (BallDPRidgePrototype(**BUDGET), ""),
     "prototypes_worst": (BallDPRidgePrototype(**BUDGET, counts="worst", decision="nearest"), ""),
@@ -65,6 +66,12 @@ KINDS = {
         BallDPLogisticRegression(**BUDGET, mechanism=FEW, class_weight="balanced"),
         "owners",
     ),
+    # Of few records with hidden labels: from the model of the examples, after the mean alone.
+    "descent_examples": (BallDPLogisticRegression(**SMALL, **PROTECTED, mechanism=FEW), "examples"),
+    "descent_names": (
+        BallDPLogisticRegression(**SMALL, mechanism=FEW, class_embeddings=np.eye(3, 6)),
+        "",
+    ),
     "descent_hinge": (BallDPSquaredHingeSVC(**BUDGET, mechanism=FEW, metric="manhattan"), ""),
 }
 
@@ -87,6 +94,7 @@ def test_every_kind_is_kept():
     assert {path.name for path in KEPT.iterdir() if path.is_dir()} == set(KINDS)
     mechanisms = {Published.read(KEPT / kind).record.mechanism for kind in KINDS}
     assert mechanisms == {"output", "gradient", "statistics", "prototypes"}
+    assert Published.read(KEPT / "descent_examples").record.examples == 18
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -210,9 +218,13 @@ def make():
         X = 0.3 * rng.standard_normal((240, 6)) + np.eye(3, 6)[y]
         X = (X / np.maximum(1.0, np.linalg.norm(X, axis=1))[:, None]).astype(np.float32)
         np.savez_compressed(KEPT / "rows.npz", X=X, y=y, groups=np.arange(240) // 6)
-    for kind, (head, _) in KINDS.items():
+    for kind, (head, sees) in KINDS.items():
         if not (KEPT / kind).exists():
-            head = head.fit(**rows_of(kind))
+            rows, public = rows_of(kind), {}
+            if sees == "examples":
+                X, y = rows["X"][:18], rows["y"][:18]
+                public = {"X_public": (X + np.roll(X, 3, axis=1)) / 2, "y_public": y}
+            head = head.fit(**rows, **public)
             with tempfile.TemporaryDirectory() as place:
                 kept = kind.startswith("descent")
                 folder = save(head, Path(place) / kind, transcript=kept)
