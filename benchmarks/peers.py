@@ -185,10 +185,8 @@ def by_names(path):
     rows, vectors = (
         own / np.linalg.norm(own, axis=1)[:, None] for own in map(static.encode, (texts, names))
     )
-    model, sentences = (
-        SetFitModel.from_pretrained(folder),
-        get_templated_dataset(candidate_labels=names),
-    )
+    model = SetFitModel.from_pretrained(folder)
+    sentences = get_templated_dataset(candidate_labels=names, sample_size=8)
     with tempfile.TemporaryDirectory() as place:
         given = TrainingArguments(place, batch_size=32, num_iterations=20, save_strategy="no")
         Trainer(model, args=given, train_dataset=sentences).train()
