@@ -117,7 +117,7 @@ class BallDPLinearDiscriminant(ProbabilitiesMixin, BaseSumsClassifier):
         alone = discriminant_rule(statistics, **of_rule)
         public = settings.known(released.problem)
         coef, intercept = stacked(statistics, *alone, public, priors=settings.priors)
-        if statistics.second_moment is None:
+        if statistics.second_moment is None and public is None:
             kept = kept_of_slopes(alone[0], statistics)
             coef, intercept = kept * coef, kept * intercept
         if len(coef) == 2:

@@ -19,12 +19,12 @@ def discriminant_of(
     The model of public ``examples`` stands beside the discriminant, if there are some.
     """
     alone = discriminant_rule(statistics)
-    coef, intercept = stacked(statistics, *alone, examples)
+    coef, intercept = stacked(statistics, *alone, examples, share=share)
     finite = np.isfinite(intercept)
     intercept = np.where(finite, intercept, intercept[finite].min(initial=0.0))
     if problem.kind.margins:
         coef, intercept = _as_margins(coef, intercept, statistics)
-    elif statistics.second_moment is None:
+    elif statistics.second_moment is None and examples is None:
         kept = kept_of_slopes(alone[0], statistics, share)
         coef, intercept = kept * coef, kept * intercept
     if problem.kind.centred:

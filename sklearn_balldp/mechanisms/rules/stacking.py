@@ -11,18 +11,25 @@ from typing import Any
 import numpy as np
 
 from ...losses import Array
-from ..settings import EFFECTIVE_DIMENSION, WITHIN_CLASS_FLOOR
+from ..settings import EFFECTIVE_DIMENSION, TAIL, WITHIN_CLASS_FLOOR
 from .discriminant import likely_counts
 from .prototypes import log_priors_of
 
 
 def stacked(
-    statistics: Any, coef: Array, intercept: Array, examples: Any, *, priors: Any = None
+    statistics: Any,
+    coef: Array,
+    intercept: Array,
+    examples: Any,
+    *,
+    priors: Any = None,
+    share: float = 1.0,
 ) -> tuple[Array, Array]:
     """A discriminant of released sums beside the model of public examples: both, each as it fits.
 
     Vectors of classes alone know no covariance, and add nothing to sums that are released with a
-    second moment.
+    second moment. Scores of class sums alone know no tails: what is made of them does, and a
+    ``share`` of the log-odds is enough there, where steps restore what is taken off.
     """
     known = examples is not None and (examples.freedom > 0 or statistics.second_moment is None)
     if not known:
@@ -37,7 +44,10 @@ def stacked(
         examples,
         **{name: getattr(examples, name)[occupied] for name in ("coef", "cross", "spread")},
     )
-    a, b = multiples_of(coef[occupied] * norm_bound, public, means, noise, counts)
+    own = coef[occupied] * norm_bound
+    a, b = multiples_of(
+        own, public, means, noise, counts, share if statistics.second_moment is None else None
+    )
     offsets = log_priors + a * (intercept[occupied] - log_priors) + b * examples.intercept[occupied]
     coef, intercept = coef.copy(), intercept.copy()
     coef[occupied] = a * coef[occupied] + b * public.coef / norm_bound
@@ -46,17 +56,24 @@ def stacked(
 
 
 def multiples_of(
-    coef: Array, examples: Any, means: Array, noise: Array, counts: Array
+    coef: Array,
+    examples: Any,
+    means: Array,
+    noise: Array,
+    counts: Array,
+    share: float | None = None,
 ) -> tuple[float, float]:
     r"""Multiples (a, b) of a discriminant ``coef`` and of the examples' model.
 
     They minimise the loss of a linear discriminant for the scores a A + b T, class k with share
     :math:`\pi_k` at :math:`\delta_k` from the grand mean, W the covariance within classes:
 
-    .. math:: \sum_k \pi_k (\tfrac12 \theta_k W \theta_k - \theta_k \delta_k)
+    .. math:: \sum_k \pi_k (\tfrac12 \theta_k W \theta_k - s \theta_k \delta_k)
 
     Released sums tell the second term, with noise of a known scale; the examples tell the first,
     from records that T has not seen. Before the sums are seen both multiples are 1, give or take 1.
+    The factor s is 1 / (1 + L / TAIL) for the log-odds L of the best scores with s = 1: classes
+    have heavier tails than normal ones.
 
     Parameters
     ----------
@@ -66,6 +83,8 @@ def multiples_of(
         What is public of these classes.
     means, noise, counts : ndarray of shape (n_classes, n_features) and (n_classes,)
         Released class means, the variance of the noise in each value, and the classes' weights.
+    share : float, optional
+        How much of L counts. Given if ``coef`` knows no tails, and its multiple is s beforehand.
     """
     shares, d, public = counts / counts.sum(), means.shape[1], examples.coef
     grand = shares @ means
@@ -98,12 +117,15 @@ def multiples_of(
     limit = math.sqrt(max(variance * other, 0.0))
     shared = min(max(shared, -limit), limit)
     curvature = np.array([[variance, shared], [shared, other]])
+    log_odds = float(slopes @ np.linalg.lstsq(curvature, slopes, rcond=1e-9)[0])
+    size = 1.0 / (1.0 + (1.0 if share is None else share) * max(log_odds, 0.0) / TAIL)
+    believed = np.array([1.0 if share is None else size, 1.0])
 
     weights = shares**2 * added
     both = np.array([[weights @ np.vecdot(x, y) for x in (coef, public)] for y in (coef, public)])
     both += np.diag(1e-9 * np.diag(both) + np.finfo(np.float64).tiny)
     told = curvature @ np.linalg.inv(both)
-    total, wanted = certain + told @ curvature, certain @ np.ones(2) + told @ slopes
+    total, wanted = certain + told @ curvature, certain @ believed + told @ (size * slopes)
     found = np.linalg.lstsq(total, wanted, rcond=None)[0]
     for i in (0, 1):
         if found[i] < 0.0:

@@ -13,6 +13,7 @@ from sklearn_balldp import BallDPLogisticRegression, BallDPSquaredHingeSVC
 from sklearn_balldp.mechanisms import Examples
 from sklearn_balldp.mechanisms.rules.moves import MultipleFit, kept_of_moves
 from sklearn_balldp.mechanisms.rules.stacking import multiples_of
+from sklearn_balldp.mechanisms.settings import TAIL
 
 K, D = 3, 5
 
@@ -32,19 +33,28 @@ def objective(multiples, coefs, deviations, within, shares):
     return shares @ (0.5 * np.vecdot(theta @ within, theta) - np.vecdot(theta, deviations))
 
 
+def sizes(multiples, coefs, deviations, within, shares, share=1.0):
+    """What tails leave of the multiples that fit best."""
+    log_odds = -2.0 * objective(multiples, coefs, deviations, within, shares)
+    return 1.0 / (1.0 + share * log_odds / TAIL)
+
+
 @pytest.mark.kills("mechanisms/rules/stacking.py", "least = 1.0 + ", "least = 4.0 + ")
 @pytest.mark.kills("mechanisms/rules/stacking.py", "shared, other]]", "0.0, other]]")
-@pytest.mark.parametrize("wrong", [False, True])
-def test_multiples_are_those_that_fit_best(wrong):
+@pytest.mark.kills("mechanisms/rules/stacking.py", "(size * slopes)", "slopes")
+@pytest.mark.kills("mechanisms/rules/stacking.py", "else share) * max(", "else 1.0) * max(")
+@pytest.mark.parametrize(("wrong", "share"), [(False, None), (False, 0.3), (True, None)])
+def test_multiples_are_those_that_fit_best(wrong, share):
     """With many examples and little noise: the minimiser of the loss that the page states."""
     means, within, X, codes = classes()
     examples = Examples.of(X, np.roll(codes, 3000) if wrong else codes, K, norm_bound=4.0)
     counts = np.full(K, 1000.0)
     deviations = (means - means.mean(axis=0)) / 4.0
     coef = 0.5 * deviations @ np.diag([9.0, 1.0, 4.0, 9.0, 2.0])
-    found = multiples_of(coef, examples, means / 4.0, np.full(K, 1e-9), counts)
+    found = multiples_of(coef, examples, means / 4.0, np.full(K, 1e-9), counts, share)
     given = (coef, examples.coef), deviations, within / 16.0, counts / counts.sum()
     best = minimize(objective, np.ones(2), given, bounds=[(0.0, None)] * 2).x
+    found = np.array(found) / sizes(best, *given, share=1.0 if share is None else share)
     if wrong:
         # The covariance of examples with wrong labels holds what lies between classes too.
         assert found[1] < 0.3
@@ -53,12 +63,16 @@ def test_multiples_are_those_that_fit_best(wrong):
     assert losses[0] - losses[1] < 0.02 * (losses[2] - losses[1])
 
 
+@pytest.mark.kills("mechanisms/rules/stacking.py", "None else size, 1.0]", "None else 1.0, 1.0]")
 def test_noise_leaves_the_multiples_at_one_and_sums_decide():
     means, _, X, codes = classes()
     examples = Examples.of(X, codes, K, norm_bound=4.0)
     coef, counts = (means - means.mean(axis=0)) / 4.0, np.full(K, 1000.0)
     lost = multiples_of(coef, examples, means / 4.0, np.full(K, 1e9), counts)
     np.testing.assert_allclose(lost, 1.0, rtol=1e-3)
+    # Slopes that know no tails are taken for smaller ones.
+    smaller = multiples_of(coef, examples, means / 4.0, np.full(K, 1e9), counts, 1.0)
+    assert smaller[0] < 0.9 and smaller[1] == pytest.approx(1.0, rel=1e-3)
     # Against the sums, the examples' model is left out, and never turned round.
     against = multiples_of(coef, examples, -means / 4.0, np.full(K, 1e-9), counts)
     assert against[1] == 0.0
