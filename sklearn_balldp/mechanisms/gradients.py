@@ -139,13 +139,16 @@ class Place:
     domain: str
     whitening: PublicMap | None = None
 
-    def __call__(self, block: Array) -> Array:
-        block = rows_in_domain(block, self.norm_bound, self.domain)
+    def __call__(self, block: Array, out: Array | None = None) -> Array:
+        """The rows in place, written to ``out`` if it is given."""
+        block = rows_in_domain(block, self.norm_bound, self.domain, out)
         if self.whitening is None:
             return block
-        block = block - self.whitening.centre
+        block = np.subtract(block, self.whitening.centre, out=out)
         factors = self.whitening.projections(block)
-        return block if factors is None else block * factors[:, None]
+        if factors is not None:
+            block *= factors[:, None]
+        return block
 
 
 @dataclass(frozen=True)
