@@ -45,9 +45,7 @@ def check_sizes(rows: Floats, domain: str) -> None:
         raise FloatingPointError(f"rows hold {REFUSED}.")
 
 
-def rows_in_domain(
-    rows: Array, norm_bound: float, domain: str, out: Array | None = None
-) -> Array:
+def rows_in_domain(rows: Array, norm_bound: float, domain: str, out: Array | None = None) -> Array:
     """float64 rows as a head takes them, by :func:`domain_factors`; ``rows`` if none changes.
 
     Those that change are written to ``out`` if it is given.

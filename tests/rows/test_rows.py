@@ -105,7 +105,9 @@ def test_every_row_is_added_up_once(n, d, threads, monkeypatch):
     np.testing.assert_array_equal(found[1], np.bincount(codes, minlength=7))
     joined = passes.joined(lambda block, own: block[:, 0] + 100 * own, X, codes)
     np.testing.assert_array_equal(joined, X[:, 0] + 100 * codes)
-    np.testing.assert_array_equal(kept_rows(lambda block, out: np.multiply(2.0, block, out=out), X), 2.0 * X)
+    np.testing.assert_array_equal(
+        kept_rows(lambda block, out: np.multiply(2.0, block, out=out), X), 2.0 * X
+    )
 
 
 def test_threads_ignore_what_their_caller_ignores():
