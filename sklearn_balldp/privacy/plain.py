@@ -78,12 +78,12 @@ def is_plain(value: Any) -> bool:
         return all(map(is_plain, value))
     if kind is np.ndarray:
         return value.dtype == np.float64 and not value.flags.writeable and value.base is None
-    names = _names_in(kind)
+    names = _names_in(kind)  # type: ignore[arg-type]
     return names is not None and all(is_plain(getattr(value, name)) for name in names)
 
 
 @cache
 def _names_in(kind: Any) -> tuple[str, ...] | None:
     """Names of the fields of a frozen dataclass; None for any other class."""
-    frozen = is_dataclass(kind) and kind.__dataclass_params__.frozen
+    frozen = is_dataclass(kind) and getattr(kind, "__dataclass_params__").frozen  # noqa: B009
     return tuple(item.name for item in fields_of(kind)) if frozen else None
