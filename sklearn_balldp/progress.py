@@ -20,6 +20,8 @@ _requested: ContextVar[bool] = ContextVar("asked", default=False)
 
 def bar(steps: Iterable[Any] | None, what: str, unit: str, total: int | None = None) -> Any:
     """Iterate over the steps, with a bar of how many have been taken."""
+    if steps is not None and total == 1:
+        return steps  # a bar takes longer than a small pass
     # With None, tqdm shows the bar only on a terminal.
     disable = False if _requested.get() else None
     if getattr(sys.stderr, "closed", True):

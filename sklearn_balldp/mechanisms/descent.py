@@ -210,6 +210,7 @@ class DescentBound(Bound):
         # The factor covers maps that are shorter by their rounding, and that of the gaps.
         return max(self.gap(problem, radius, labels, reach) / near * (1.0 + 4e-9), 1.0)
 
+    @lru_cache(64)  # noqa: B019 (of public numbers, and asked a dozen times in a fit)
     def mu_of_steps(self, problem: Problem, radius: float, labels: str) -> float:
         """Mu of all steps together, rounded up."""
         if self.n_steps == 0:

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -93,7 +93,10 @@ class MeanGradient(Query):
         if not (self.clip is None or SMALLEST_CLIP <= self.clip < math.inf):
             return False
         mapped = self.whitening is None or (
-            type(self.whitening) is PublicMap and _moves_no_further(self.whitening, problem)
+            type(self.whitening) is PublicMap
+            and self.whitening.fault(problem.norm_bound, SHORTEST) is None
+            and self.whitening.within_limits
+            and len(self.whitening.centre) == problem.n_features
         )
         shape = problem.kind.n_scores, problem.n_features + int(self.constant > 0.0)
         if not mapped or self.theta.shape != shape:
@@ -128,14 +131,6 @@ class MeanGradient(Query):
         return answers
 
 
-@lru_cache(1)
-def _moves_no_further(whitening: PublicMap, problem: Problem) -> bool:
-    """Whether a map moves no two rows further apart, and leaves them long enough to round."""
-    if whitening.fault(problem.norm_bound, SHORTEST) is not None:
-        return False
-    return whitening.within_limits and len(whitening.centre) == problem.n_features
-
-
 @dataclass(frozen=True)
 class Place:
     """Brings rows into the domain, and moves them by a public map; its factors come later."""
@@ -144,13 +139,16 @@ class Place:
     domain: str
     whitening: PublicMap | None = None
 
-    def __call__(self, block: Array) -> Array:
-        block = rows_in_domain(block, self.norm_bound, self.domain)
+    def __call__(self, block: Array, out: Array | None = None) -> Array:
+        """The rows in place, written to ``out`` if it is given."""
+        block = rows_in_domain(block, self.norm_bound, self.domain, out)
         if self.whitening is None:
             return block
-        block = block - self.whitening.centre
+        block = np.subtract(block, self.whitening.centre, out=out)
         factors = self.whitening.projections(block)
-        return block if factors is None else block * factors[:, None]
+        if factors is not None:
+            block *= factors[:, None]
+        return block
 
 
 @dataclass(frozen=True)
@@ -203,7 +201,7 @@ class LossAt:
             block = self.place(block)
         scores = block @ self.weights + self.offsets
         residuals: Any
-        values = np.zeros(len(block))
+        values = np.zeros(1)
         if self.valued:
             values, residuals = self.loss.evaluate(scores, codes)
         else:

@@ -82,10 +82,11 @@ class Records:
 
     def view(self, key: Any, make: Callable[[], Any]) -> Any:
         """What was computed under ``key`` last time, or ``make()``; another key forgets it."""
-        if key not in self._views:
+        view = self._views.get(key)
+        if view is None:
             self._views.clear()
-            self._views[key] = make()
-        return self._views[key]
+            view = self._views[key] = make()
+        return view
 
 
 class Query(Bound):

@@ -364,7 +364,8 @@ def _sums_of(
     weights: Array | None,
 ) -> list[Array]:
     """Class sums, upper half of the second moment (none unless ``squared``), and counts."""
-    block = rows_in_domain(block, norm_bound, domain)
+    own = block if block.flags.writeable else None  # a copy: rows that are kept are locked
+    block = rows_in_domain(block, norm_bound, domain, own)
     masses = np.ones(len(block)) if weights is None else weights
     classes = 0 * codes if pooled else codes
     # Column i holds row i's weight at its class.

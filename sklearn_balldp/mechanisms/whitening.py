@@ -47,7 +47,7 @@ class PublicMap:
     @property
     def within_limits(self) -> bool:
         """Whether the bound of the rounding, as this version knows it, covers the map."""
-        kept = bool((self.factors >= LEAST_KEPT * (1.0 - 1e-9)).all())
+        kept = bool(self.factors.min(initial=1.0) >= LEAST_KEPT * (1.0 - 1e-9))
         return kept and len(self.factors) <= MOST_DIRECTIONS
 
     @lru_cache(4)  # noqa: B019 (public, and asked at each step: no field ever changes)

@@ -87,14 +87,14 @@ class Noise:
         """
         values = np.asarray(values, dtype=np.float64)
         scales = np.asarray(sigma, dtype=np.float64)
-        scale = np.broadcast_to(scales, values.shape)
         if not np.isfinite(values).all():
             raise ValueError("values must be finite.")
-        if not (np.isfinite(scales).all() and (scales >= 0.0).all()):
+        least = scales.min(initial=math.inf)  # NaN, where one is
+        if not (least >= 0.0 and scales.max(initial=0.0) < math.inf):
             raise ValueError("sigma must be finite and non-negative.")
-        released = values.copy()
+        released, scale = values.copy(), np.full(values.shape, scales)
         # All of them, without a copy, where none is zero.
-        noisy: Any = ... if (scales > 0.0).all() else scale > 0.0
+        noisy: Any = ... if least > 0.0 else scale > 0.0
         grid = 2.0**GRID_EXPONENT
         with np.errstate(all="ignore"):
             scaled = values[noisy] / scale[noisy]

@@ -15,6 +15,9 @@ import numpy as np
 #: Fields of a class of dataclasses, found once: every query is looked at.
 fields_of: Callable[[Any], tuple[Field[Any], ...]] = cache(fields)
 
+#: Kinds of values that nobody can change.
+_SIMPLE = frozenset((type(None), bool, int, float, str))
+
 
 def make_plain(instance: Any) -> None:
     """Replace each field of a frozen dataclass by plain data (:func:`plain`)."""
@@ -69,16 +72,18 @@ def are_numbers(*values: Any) -> bool:
 def is_plain(value: Any) -> bool:
     """Whether a value is plain data already, so that nobody else can change it."""
     kind = type(value)
-    if value is None or kind in (bool, int, float, str):
+    if kind in _SIMPLE:
         return True
     if kind is tuple:
         return all(map(is_plain, value))
     if kind is np.ndarray:
         return value.dtype == np.float64 and not value.flags.writeable and value.base is None
-    return is_dataclass(value) and not isinstance(value, type) and has_plain_fields(value)
+    names = _names_in(kind)  # type: ignore[arg-type]
+    return names is not None and all(is_plain(getattr(value, name)) for name in names)
 
 
-def has_plain_fields(instance: Any) -> bool:
-    """Whether a dataclass is frozen, and holds plain data alone."""
-    frozen = type(instance).__dataclass_params__.frozen
-    return frozen and all(is_plain(getattr(instance, i.name)) for i in fields_of(type(instance)))
+@cache
+def _names_in(kind: Any) -> tuple[str, ...] | None:
+    """Names of the fields of a frozen dataclass; None for any other class."""
+    frozen = is_dataclass(kind) and getattr(kind, "__dataclass_params__").frozen  # noqa: B009
+    return tuple(item.name for item in fields_of(kind)) if frozen else None

@@ -78,13 +78,19 @@ def joined(function: Callable[..., NDArray[Any]], X: Any, *columns: Any) -> NDAr
     return np.concatenate([array for arrays in of_ranges for array in arrays])
 
 
-def kept_rows(function: Callable[[Array], Array], X: Any) -> Array:
-    """What a function makes of all rows, in double precision; nobody can change it."""
+def kept_rows(function: Callable[[Array, Array], Array], X: Any) -> Array:
+    """What ``function(block, out)`` makes of all rows, in double precision; nobody can change it.
+
+    It may write to ``out``, where its rows are kept, which saves it arrays of its own.
+    """
     kept = np.empty(X.shape)
 
     def keep(rows: Any, places: Array) -> None:
         for place, block in blocks_of(rows):
-            places[place] = function(block)
+            out = places[place]
+            made = function(block, out)
+            if made is not out:
+                out[...] = made
 
     list(each(keep, X, kept))
     kept.setflags(write=False)

@@ -45,10 +45,13 @@ def check_sizes(rows: Floats, domain: str) -> None:
         raise FloatingPointError(f"rows hold {REFUSED}.")
 
 
-def rows_in_domain(rows: Array, norm_bound: float, domain: str) -> Array:
-    """float64 rows as a head takes them, by :func:`domain_factors`; ``rows`` if none changes."""
+def rows_in_domain(rows: Array, norm_bound: float, domain: str, out: Array | None = None) -> Array:
+    """float64 rows as a head takes them, by :func:`domain_factors`; ``rows`` if none changes.
+
+    Those that change are written to ``out`` if it is given.
+    """
     factors = domain_factors(rows, norm_bound, domain)
-    return rows if factors is None else rows * factors[:, None]
+    return rows if factors is None else np.multiply(rows, factors[:, None], out=out)
 
 
 def domain_factors(rows: Array, norm_bound: float, domain: str = "ball") -> Array | None:

@@ -79,7 +79,7 @@ def test_a_block_stays_as_it_was_read(tmp_path):
     for given in (rows, np.asarray(rows), rows[2:], mapped, buffer, np.ones((10, 4))):
         ((_, block),) = blocks_of(given)
         assert not np.shares_memory(block, given)
-    kept = kept_rows(lambda block: block + 1.0, rows)
+    kept = kept_rows(lambda block, out: block + 1.0, rows)
     assert not kept.flags.writeable
     ((_, block),) = blocks_of(kept[2:7])
     assert np.shares_memory(block, kept)
@@ -105,7 +105,9 @@ def test_every_row_is_added_up_once(n, d, threads, monkeypatch):
     np.testing.assert_array_equal(found[1], np.bincount(codes, minlength=7))
     joined = passes.joined(lambda block, own: block[:, 0] + 100 * own, X, codes)
     np.testing.assert_array_equal(joined, X[:, 0] + 100 * codes)
-    np.testing.assert_array_equal(kept_rows(lambda block: 2.0 * block, X), 2.0 * X)
+    np.testing.assert_array_equal(
+        kept_rows(lambda block, out: np.multiply(2.0, block, out=out), X), 2.0 * X
+    )
 
 
 def test_threads_ignore_what_their_caller_ignores():
