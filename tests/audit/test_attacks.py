@@ -17,7 +17,7 @@ from sklearn_balldp import (
 from sklearn_balldp.audit import attacks
 from sklearn_balldp.audit.attacks import Candidates, normalised, run_trials
 from sklearn_balldp.heads.inspection import records_of
-from sklearn_balldp.mechanisms import MeanGradient, Records, Sums
+from sklearn_balldp.mechanisms import Records, Sums
 from sklearn_balldp.privacy import Noise
 
 X, Y = rows(60)
@@ -83,30 +83,6 @@ def test_trials_are_scored_by_the_likelihood_of_their_path(name, alone, monkeypa
         np.testing.assert_allclose(trials.distance[run], np.sqrt(squares), atol=1e-5)
         found, expected = normalised(trials.log_posterior[run]), logs - np.logaddexp.reduce(logs)
         np.testing.assert_allclose(found, expected, atol=1e-5, rtol=1e-5)
-
-
-@pytest.mark.parametrize("name", HEADS)
-def test_candidates_are_datasets(name):
-    """Values of every kind of query for several records, against whole neighbours."""
-    head = fitted(name)
-    released, some, query = head.released_, records_of(head, X, Y), head.released_.bound
-    if query.has_transcript:
-        some = Records(some.X, some.codes, np.random.default_rng(0).uniform(0.5, 2.0, len(X)))
-        shape = query.shape(released.problem)
-        query = MeanGradient(np.ones(shape), clip=0.3, constant=float(shape[1] - 6))
-    places = np.array([0, 3, 6])
-    rows, codes = X[9:33:3].reshape(-1, 1, 6) + np.zeros((1, 3, 1)), np.zeros((8, 3), int)
-    weights = None if some.weights is None else some.weights[places]
-    candidates = Candidates(released.problem, some.without(places), rows, codes, weights)
-    (found,) = candidates.values([query])
-    assert len(candidates) == len(found) == 8
-    for values, row, code in zip(found, rows, codes, strict=True):
-        changed, labels = some.X.copy(), some.codes.copy()
-        changed[places], labels[places] = row, code
-        whole = Records(changed, labels, some.weights)
-        np.testing.assert_allclose(values, query.values(released.problem, whole), atol=1e-9)
-    # Equal queries are asked once, those of an array anew.
-    assert (candidates.values([query])[0] is found) == (query is released.bound)
 
 
 @pytest.mark.kills(

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 from head_cases import head_of, of_any_length, rows
 
-from sklearn_balldp import BallDPLinearDiscriminant, RadiusPolicy, publish
+from sklearn_balldp import BallDPLinearDiscriminant, RadiusPolicy
 from sklearn_balldp.mechanisms import gradients
-from sklearn_balldp.publish.words import assumptions
 
 N, D = 300, 10
 
@@ -70,14 +69,6 @@ def test_prototypes_are_means_of_scaled_rows(dtype, noise_free):
     means = [2.0 * own[y == label].mean(axis=0) for label in range(3)]
     np.testing.assert_allclose(head.prototypes_, means, rtol=1e-6)
     np.testing.assert_array_equal(head.predict(long), head.predict(1e3 * own))
-
-
-def test_the_record_names_the_domain():
-    for name in ("descent", "minimiser", "discriminant", "prototypes"):
-        release = on_sphere(name).fit(*rows(N, d=D)).release_
-        assert release.domain == "sphere" == release.problem.domain
-        assert any("scaled" in line for line in assumptions(release))
-        assert "scaled to norm 2" in publish.card(release)
 
 
 @pytest.mark.parametrize("source", ["reference", "declared"])

@@ -394,38 +394,40 @@ def test_views_of_the_records_are_those_of_the_question():
     assert not np.allclose(query.values(problem, records), query.values(halved, records))
 
 
-def brute_neighbour(records, place, row, code):
-    """All records, one of them replaced."""
+def brute_neighbour(records, places, rows_there, codes_there):
+    """All records, some of them replaced."""
     rows, codes = np.asarray(records.X).copy(), records.codes.copy()
-    rows[place], codes[place] = row, code
+    rows[places], codes[places] = rows_there, codes_there
     return Records(rows, codes, records.weights)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("domain", ["ball", "sphere"])
 @pytest.mark.parametrize(
-    "query", [*QUERIES, Minimiser(1e-9), MeanGradient(np.zeros((K, D)))], ids=str
+    "query", [*QUERIES, *HIDDEN, Minimiser(1e-9), MeanGradient(np.zeros((K, D)))], ids=str
 )
 def test_candidates_are_values_of_neighbours(query, domain, dtype):
     """What an audit compares: sums of the known records and of one more, or fits from scratch."""
     rng = np.random.default_rng(0)
     X = (rng.standard_normal((N, D)) * 0.8).astype(dtype)
-    problem, weights = problem_of(
-        "persons of several classes", loss="softmax", alpha=0.5, domain=domain
-    )
-    records, rows = Records(X, Y, weights), rng.standard_normal((3, 1, D)).astype(dtype)
+    public = {"loss": "softmax", "alpha": 0.5, "domain": domain}
+    public |= PROTECTED if query in HIDDEN else {}
+    problem, weights = problem_of("persons of several classes", **public)
+    records, rows = Records(X, Y, weights), rng.standard_normal((3, 3, D)).astype(dtype)
     rows[0] *= 10.0
-    for place in (0, 17, 59):
-        codes = np.array([[Y[place]], [0], [1]])
-        known = records.without([place])
-        candidates = Candidates(problem, known, rows, codes, weights[[place]])
+    for places in ([0], [17], [0, 3, 59]):
+        n = len(places)
+        codes = np.array([Y[places], [0] * n, [1] * n])
+        known = records.without(places)
+        candidates = Candidates(problem, known, rows[:, :n], codes, weights[places])
         (found,) = candidates.values([query])
-        for values, row, code in zip(found, rows[:, 0], codes[:, 0], strict=True):
-            exact = query.values(problem, brute_neighbour(records, place, row, code))
+        assert len(candidates) == len(found) == 3
+        for values, own, own_codes in zip(found, rows[:, :n], codes, strict=True):
+            exact = query.values(problem, brute_neighbour(records, places, own, own_codes))
             atol = 1e-12 if query.additive else 4.0 * query.tol / problem.alpha
             np.testing.assert_allclose(values, exact, rtol=0.0, atol=atol)
         # The candidates really differ, by far more than that.
         assert np.linalg.norm(found[0] - found[1]) > 1e-4
-        own = Candidates(problem, known, X[[[place]]], Y[[[place]]], weights[[place]])
+        own = Candidates(problem, known, X[[places]], Y[[places]], weights[places])
         (values,) = own.values([query])
         np.testing.assert_allclose(values[0], query.values(problem, records), atol=atol)

@@ -14,8 +14,6 @@ from scipy.stats import norm
 from sklearn_balldp.privacy import Bound, Release
 from sklearn_balldp.privacy.digest import parameters_digest
 from sklearn_balldp.privacy.gaussian import delta_from_mu, mu_from_budget
-from sklearn_balldp.privacy.noise import SEEDED_SAMPLER
-from sklearn_balldp.privacy.origins import Declared
 from sklearn_balldp.publish import summary, words
 
 
@@ -145,6 +143,9 @@ def test_guarantee_at_other_radii(release):
     assert two.mu == pytest.approx(2 * release.mu)
     with pytest.raises(ValueError, match="radius must be"):
         release.guarantee("0.5")
+    for bad in (0, -1, 1.5, True):
+        with pytest.raises(ValueError, match="records must be an integer"):
+            release.guarantee(records=bad)
 
 
 def test_certificate(release):
@@ -197,13 +198,6 @@ def test_a_summary_says_what_matters(release):
     assert ("NO: the noise was drawn from a seed" in text) == (release.private is False)
     assert ("nobody else has checked it" in text) == bool(release.accepted)
     assert repr(release).startswith(f"<Release of a {release.head}: epsilon={release.epsilon}")
-
-
-def test_private_follows_from_sampler_and_origin(release_of):
-    release = release_of("prototypes")
-    assert release.private is True
-    assert dataclasses.replace(release, sampler=SEEDED_SAMPLER).private is False
-    assert dataclasses.replace(release, radius_from=Declared()).private == "conditional"
 
 
 # Models -----------------------------------------------------------------------------------------

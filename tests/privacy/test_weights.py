@@ -5,7 +5,6 @@ import dataclasses
 import numpy as np
 import pytest
 
-from sklearn_balldp.heads import BallDPRidgePrototype
 from sklearn_balldp.heads.weighing import weights_of
 from sklearn_balldp.privacy import Release
 from sklearn_balldp.privacy.gaussian import epsilon_from_mu
@@ -86,19 +85,3 @@ def test_weights_of_no_records_are_refused(release):
             Release.from_dict(lie.to_dict())
         refused += 1
     assert refused >= 4
-
-
-def test_owners_that_sorting_does_not_find_are_refused():
-    """Sets are ordered in part: equal ones need not be neighbours."""
-    X, y, _ = people()
-    owners = np.empty(120, dtype=object)
-    owners[:] = [frozenset({i % 7, 7 + i % 3}) for i in range(120)]
-    with pytest.raises(ValueError, match="groups must name one owner"):
-        BallDPRidgePrototype(delta=1e-3).fit(X, y, groups=owners)
-
-
-def test_priors_must_leave_something_for_classes_with_records():
-    head = BallDPRidgePrototype(delta=1e-3, classes=[0, 1, 2], priors=[1.0, 0.0, 0.0])
-    with pytest.raises(ValueError, match="leave nothing"):
-        head.fit(people()[0], 1 + np.arange(120) % 2)
-    assert not hasattr(head, "release_")
