@@ -429,6 +429,9 @@ def test_bound_allowances():
         problem = Problem(**sizes, class_counts=counts, radius=0.3, loss=loss, **fields)
         exact, loose = Minimiser(tol=1e-6), Minimiser(tol=1e-4)
         up = fields | {"norm_bound": 2 * (1 + 1e-6), "n_classes": k}
+        hidden = replace(problem, class_counts=None)
+        changed = gradient_gap(loss, 0.3, **up, label_change=True)
+        assert exact.gap(hidden, 0.3, "protected") >= changed
         rounded = gradient_gap(loss, 0.3 * (1 + 1e-6), **up)
         assert rounded > gradient_gap(loss, 0.3, **fields, n_classes=k)
         assert rounded <= exact.gap(problem, 0.3, "public") <= rounded * (1 + 1e-9)
