@@ -52,6 +52,8 @@ HOSTILE = list(hostile())
 @pytest.mark.parametrize(("loss", "n_classes"), CASES)
 def test_hostile_datasets(loss, n_classes, case, alpha, fit_intercept):
     _, X, y = case
+    if n_classes > 2 and loss == "squared_hinge":
+        alpha = max(alpha, 1e-6)  # at less, one case takes 150,000 steps of the last stage
     y = np.minimum(y, n_classes - 1)
     counts = tuple(np.bincount(y, minlength=n_classes).tolist())
     public = {"n_samples": len(X), "n_features": X.shape[1], "n_classes": n_classes}
