@@ -272,11 +272,7 @@ def test_no_candidate_is_further_than_b_from_the_zero_record(n):
     assert other.certificate(1 / n, 2.0) == gaussian_power(1 / n, other.guarantee(2.0).mu)
 
 
-@pytest.mark.kills(
-    "privacy/release.py",
-    "math.nextafter(self.norm_bound / modulus, math.inf)",
-    "math.nextafter(self.norm_bound / 1.05 / modulus, math.inf)",
-)
+@pytest.mark.kills("privacy/release.py", ".norm_bound / modulus,", ".norm_bound / 1.05 / modulus,")
 def test_other_units_of_the_radius():
     X, y = a_record_among_others()
     for metric, far in (("manhattan", 2.4), ("chebyshev", 0.9)):

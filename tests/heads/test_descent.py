@@ -53,11 +53,7 @@ def test_minimiser_without_noise(noise_free, n_classes):
     "theta = limited(theta - rate * velocity)",
 )
 @pytest.mark.kills("mechanisms/descent.py", "gradient = gradient - gradient.mean(axis=0)", "pass")
-@pytest.mark.kills(
-    "mechanisms/descent.py",
-    "gradient = yield replace(query, theta=theta)",
-    "gradient = yield query",
-)
+@pytest.mark.kills("mechanisms/descent.py", "= yield replace(query, theta=theta)", "= yield query")
 def test_model_is_a_function_of_the_transcript(Head, n_classes, alpha, dtype):
     """By hand: heavy ball on released gradients, the regulariser, the last iterate."""
     head = gradient_head(Head, alpha=alpha, clip=0.2).fit(*rows(600, n_classes, dtype=dtype))

@@ -39,9 +39,7 @@ def scaled(X):
         ("SVC from zero", np.float64, 3, False),
     ],
 )
-@pytest.mark.kills(
-    "rows/projection.py", 'squares == 0.0 if domain == "sphere" else squares <=', "squares <="
-)
+@pytest.mark.kills("rows/projection.py", '== 0.0 if domain == "sphere" else squares <=', "<=")
 def test_lengths_of_rows_do_not_matter(name, dtype, k, kept, monkeypatch, recwarn):
     monkeypatch.setattr(gradients, "KEPT_BYTES", 2**20 if kept else 0)
     X, y = rows(N, k, D, mean=1.0)

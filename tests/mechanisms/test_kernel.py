@@ -277,11 +277,7 @@ WRONG = {
 )
 @pytest.mark.kills("mechanisms/gradients.py", "return math.inf", "return 0.0")
 @pytest.mark.kills("mechanisms/gradients.py", "not mapped or self.theta.shape", "self.theta.shape")
-@pytest.mark.kills(
-    "mechanisms/gradients.py",
-    "return largest <= longest and float(np.linalg.norm(self.theta)) <= longest",
-    "return True",
-)
+@pytest.mark.kills("mechanisms/gradients.py", "return largest <= longest and", "return True or")
 def test_states_that_no_proof_speaks_of(name):
     query = WRONG[name]
     if isinstance(query, dict):
@@ -312,11 +308,7 @@ def test_what_a_conversation_has_numpy_raise_is_no_error_of_some_records():
         assert np.isfinite(kernel().answer(step(MU), values)).all()
 
 
-@pytest.mark.kills(
-    "mechanisms/minimiser.py",
-    "regular = bool(problem.loss) and problem.alpha > 0.0 and self.method in METHODS",
-    "regular = True",
-)
+@pytest.mark.kills("mechanisms/minimiser.py", "bool(problem.loss) and", "True or")
 def test_problems_that_no_proof_speaks_of():
     """Without a loss there is no gradient; without a regulariser there may be no minimiser."""
     for problem in (replace(PROBLEM, loss=""), replace(PROBLEM, alpha=0.0)):

@@ -381,9 +381,7 @@ class OtherSteps(GradientPerturbation):
         OtherSteps(start="mean", n_steps=5, clip=0.2),
     ],
 )
-@pytest.mark.kills(
-    "mechanisms/kernel.py", "return asked == 0 and (query is self or query == self)", "return True"
-)
+@pytest.mark.kills("mechanisms/kernel.py", "return asked == 0 and", "return True or")
 @pytest.mark.kills("mechanisms/descent.py", "(query.clip, query.constant) == stated", "True")
 def test_a_bound_is_believed_of_its_queries_alone(mechanism):
     """At the radius the filter would allow them; beyond, nothing is proved of them."""

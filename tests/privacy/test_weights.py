@@ -19,12 +19,7 @@ def people(n=120):
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.kills("heads/weighing.py", "bincount(owners, rows).max", "bincount(owners, rows).mean")
-@pytest.mark.kills(
-    "heads/weighing.py",
-    "min(max(1.0, factor), math.sqrt(int(np.bincount(holders).max())))",
-    "1.0",
-    attack="ridge prototypes",
-)
+@pytest.mark.kills("heads/weighing.py", "max(1.0, factor),", "1.0,", attack="ridge prototypes")
 def test_public_numbers_are_those_of_a_brute_force(seed):
     rng = np.random.default_rng(seed)
     n, k = 200, 4

@@ -64,11 +64,7 @@ def test_noise_leaves_the_multiples_at_one_and_sums_decide():
     assert against[1] == 0.0
 
 
-@pytest.mark.kills(
-    "mechanisms/rules/stacking.py",
-    "apart = np.maximum(1.0 - d * added",
-    "apart = np.maximum(1.0 + d * added",
-)
+@pytest.mark.kills("mechanisms/rules/stacking.py", "= np.maximum(1.0 - d", "= np.maximum(1.0 + d")
 def test_sums_that_are_noise_alone_count_little():
     """What noise adds to the squares of class means is no distance between them."""
     rng, d = np.random.default_rng(0), 200
