@@ -304,23 +304,6 @@ def test_the_guess_is_the_one_that_succeeds_with_the_largest_probability(digits)
     assert abs((auditor.report_["target"] == 3).mean() - 0.34) < 0.04
 
 
-def test_another_label_is_no_near_miss(digits):
-    """Equal rows under two labels are different records, whatever eta is."""
-    X, y = digits
-    head = BallDPRidgePrototype(8.0, radius=0.6, **TEN)
-    public, labels = np.vstack([X[1200:], X[1200:]]), np.r_[y[1200:], (y[1200:] + 1) % 10]
-    options = {"candidate_labels": "any", "support": "nearest", "eta": 2.0, "n_draws": 20}
-    auditor = audit(head, X[:1200], y[:1200], public, labels, **options)
-    for i, trials in auditor.report_.groupby("support"):
-        row = auditor.supports_.loc[i]
-        codes = labels[list(row["candidates"])]
-        assert len(set(codes)) > 1
-        # Every distance is below eta: the label alone decides.
-        expected = codes[trials["target"]] == codes[trials["guess"]]
-        np.testing.assert_array_equal(trials["success"], expected)
-        assert row["kappa"] == pytest.approx(np.bincount(codes).max() / 10)
-
-
 def test_any_label_under_label_protection(digits):
     X, y = digits
     head = BallDPRidgePrototype(4.0, radius=0.6, **TEN)

@@ -20,7 +20,7 @@ from sklearn_balldp import (
     compose_releases,
 )
 from sklearn_balldp.audit import FailedGuaranteeWarning
-from sklearn_balldp.audit.attacks import Candidates, answer_again
+from sklearn_balldp.audit.attacks import answer_again
 from sklearn_balldp.audit.noise_tests import weight_checks
 from sklearn_balldp.mechanisms import MeanGradient, Mechanism, PrivacyError, Query, Records, Sums
 from sklearn_balldp.privacy import Noise, Release
@@ -266,31 +266,6 @@ def fails(mechanism, match, error=ValueError):
 
 def overriding(**methods):
     return type("Broken", (ClassMeans,), {"bound": ClassMeans.bound, **methods})()
-
-
-class Added(Means):
-    """It says that it is a sum over records, so that audits need fewer passes."""
-
-    additive: ClassVar[bool] = True
-
-
-class Lengths(Means):
-    """No sum over records, of which it says nothing."""
-
-    def values(self, problem, records):
-        return np.hypot(super().values(problem, records), 0.1)
-
-
-def test_candidates_of_any_query_are_data_sets():
-    """A query that says nothing of itself is asked of whole data sets."""
-    X, y = rows()
-    problem, records = head_of().fit(X, y).released_.problem, Records(X, y)
-    places, codes = X[[3, 6, 9], None], y[[3, 6, 9], None]
-    for query in (Means(), Added(), Lengths()):
-        (found,) = Candidates(problem, records.without([0]), places, codes).values([query])
-        for values, row in zip(found, places[:, 0], strict=True):
-            whole = Records(np.vstack([row, X[1:]]), y)
-            np.testing.assert_allclose(values, query.values(problem, whole), rtol=0, atol=1e-14)
 
 
 def test_another_conversation_needs_a_bound_of_its_own():

@@ -8,7 +8,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 from sklearn_balldp import BallDPLogisticRegression, OutputPerturbation
 from sklearn_balldp.losses import make_loss
 from sklearn_balldp.mechanisms import Minimiser, minimiser, solver
-from sklearn_balldp.mechanisms.solver import ConvergenceError, descent_steps, minimise
+from sklearn_balldp.mechanisms.solver import ConvergenceError, minimise
 from sklearn_balldp.privacy.gaps import minimizer_norm_bound
 from sklearn_balldp.privacy.problem import Problem
 from sklearn_balldp.privacy.rounding import gradient_rounding
@@ -120,12 +120,6 @@ def test_many_equal_rows_do_not_drift():
     n = 262_144
     codes = (np.arange(n) < 0.63 * n).astype(int)
     assert_converges(objective_of("softmax", np.full((n, 1), 0.7), codes, 3, alpha=1.0), 3e-13)
-
-
-def test_steps_of_the_last_stage_are_public_and_finite():
-    steps = descent_steps(0.5, 1e-8, np.log(2), 1e-9)
-    assert isinstance(steps, int)
-    assert descent_steps(0.5, 1e-2, np.log(2), 1e-9) < steps < 10**7
 
 
 @pytest.mark.parametrize("tol", [1e-18, 1e-3, None])

@@ -11,12 +11,6 @@ from sklearn_balldp.privacy.gaussian import epsilon_from_mu
 from sklearn_balldp.privacy.weights import Weights
 
 
-def people(n=120):
-    rng = np.random.default_rng(0)
-    X = rng.standard_normal((n, 4))
-    return X / np.linalg.norm(X, axis=1, keepdims=True), np.arange(n) % 3, np.arange(n) // 2
-
-
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.kills("heads/weighing.py", "bincount(owners, rows).max", "bincount(owners, rows).mean")
 @pytest.mark.kills("heads/weighing.py", "max(1.0, factor),", "1.0,", attack="ridge prototypes")
