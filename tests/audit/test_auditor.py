@@ -504,6 +504,7 @@ def test_bad_data_and_estimators(digits):
         (head, (X[:4], labels), "y (mixes|holds|has)"),
         (released, (X, y), "X_public=None: a frozen estimator"),
         (released, (X, y + 1, X, y), "labels that the released model does not know"),
+        (released, (X, np.r_[y[:-1], 0], X, y), "y contradicts the public class counts"),
         (released, (X, y, X[:, :30], y), "X_public: X has 30 features"),
         (released, (spoiled, y, X, y), "NaN"),
     ]:

@@ -27,7 +27,7 @@ from sklearn.base import clone
 from verdicts import verified
 
 from sklearn_balldp import PrivacyAccountant, publish
-from sklearn_balldp.heads.inspection import matches
+from sklearn_balldp.heads.inspection import fit_with_answers, matches
 from sklearn_balldp.mechanisms import MeanGradient, Records
 from sklearn_balldp.privacy import Release
 
@@ -220,3 +220,16 @@ def test_steps_see_rows_through_a_map_where_there_is_a_start(name):
     seen = [query.whitening for query, _ in asked(head) if isinstance(query, MeanGradient)]
     assert bool(seen) == (name in DESCENTS)
     assert all((own is None) == ("zero" in name) for own in seen)
+
+
+@pytest.mark.parametrize("name", ["descent", "prototypes"])
+def test_a_fit_with_answers_is_a_fit(name):
+    """The head keeps what a fit of its own keeps, and nothing after an error."""
+    (X, y), descends = rows(), name == "descent"
+    head = head_of(name, **({"mechanism__keep_transcript": False} if descends else {}))
+    released = fit_with_answers(head, X, y)
+    assert len(released.answers) > descends
+    assert head.released_.answers == (() if descends else released.answers)
+    with pytest.raises(ValueError, match="NaN or infinity"):
+        fit_with_answers(head, np.where(X[3, 4] == X, np.nan, X), y)
+    assert not set(vars(head)) - set(head.get_params(deep=False))

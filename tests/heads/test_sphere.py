@@ -58,17 +58,6 @@ def test_lengths_of_rows_do_not_matter(name, dtype, k, kept, monkeypatch, recwar
         assert np.abs(ball.coef_ - head.coef_).max() > 0.1
 
 
-@pytest.mark.parametrize("dtype", [np.float16, np.float64])
-def test_prototypes_are_means_of_scaled_rows(dtype, noise_free):
-    X, y = rows(N, 3, D, mean=1.0)
-    long = of_any_length(X, dtype)
-    head = on_sphere("prototypes", alpha=1e-9, random_state=None).fit(long, y)
-    own = scaled(long)
-    means = [2.0 * own[y == label].mean(axis=0) for label in range(3)]
-    np.testing.assert_allclose(head.prototypes_, means, rtol=1e-6)
-    np.testing.assert_array_equal(head.predict(long), head.predict(1e3 * own))
-
-
 @pytest.mark.parametrize("source", ["reference", "declared"])
 def test_policies_and_audits_measure_between_scaled_rows(source):
     """Short rows as well: projected onto the ball they would stay where they are."""

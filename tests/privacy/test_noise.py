@@ -156,13 +156,6 @@ def test_slack_covers_rounding_and_a_samplers_own_allowance(n_values):
         assert math.sqrt(2 * zcdp) + rounding <= (mu + grid_slack(n_values)) * (1 + 1e-12)
 
 
-def test_zero_scale_passes_unchanged():
-    values = np.array([[1.5, math.pi], [2.5, 3.5]])
-    noisy = Noise()(values, [[0.0], [1.0]])
-    np.testing.assert_array_equal(noisy[0], values[0])
-    assert np.all(noisy[1] != values[1])
-
-
 @pytest.mark.parametrize(
     ("values", "sigma", "match"),
     [
