@@ -79,10 +79,6 @@ def test_calibration_to_a_stated_risk():
             epsilon = epsilon_from_certificate(gamma, kappa, 1e-6)
             assert rero_bound(kappa, mu_from_budget(epsilon, 1e-6)) <= gamma
             assert mu_from_budget(epsilon * (1 + 1e-6), 1e-6) > mu * (1 - 1e-6)
-    rng = np.random.default_rng(0)
-    for kappa in rng.uniform(0, 1, 2000):
-        gamma = kappa + rng.uniform() * (1 - kappa)
-        assert rero_bound(kappa, mu_from_certificate(gamma, kappa)) <= gamma
     # Within a few units of the last place of kappa the only answer may be zero.
     for kappa in (0.05, 0.1, 0.9):
         for step in range(1, 9):
