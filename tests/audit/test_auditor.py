@@ -304,6 +304,7 @@ def test_the_guess_is_the_one_that_succeeds_with_the_largest_probability(digits)
     assert abs((auditor.report_["target"] == 3).mean() - 0.34) < 0.04
 
 
+@pytest.mark.kills("audit/preparation.py", "not head.protect_labels, rng)", "True, rng)")
 def test_any_label_under_label_protection(digits):
     X, y = digits
     head = BallDPRidgePrototype(4.0, radius=0.6, **TEN)

@@ -272,12 +272,6 @@ def test_states_that_no_proof_speaks_of(name):
     assert noise.calls == 0
 
 
-def test_counts_that_overflow_for_some_labels_are_refused():
-    problem = replace(PROBLEM, class_counts=None)
-    assert Sums(1.0, constant=1e290).mu(problem) < math.inf
-    assert Sums(1.0, constant=1e307).mu(problem) == math.inf
-
-
 @pytest.mark.kills("mechanisms/kernel.py", 'with np.errstate(all="ignore"):', "with np.errstate():")
 def test_what_a_conversation_has_numpy_raise_is_no_error_of_some_records():
     """A flag that one record sets would end the fit of its data set alone."""
@@ -297,6 +291,9 @@ def test_problems_that_no_proof_speaks_of():
     for problem in (replace(PROBLEM, loss=""), replace(PROBLEM, alpha=0.0)):
         assert Minimiser(1e-6).mu(problem) == math.inf
     assert MeanGradient(THETA).mu(replace(PROBLEM, loss="")) == math.inf
+    # Counts that overflow for some labels have no finite one either.
+    hidden = replace(PROBLEM, class_counts=None)
+    assert Sums(1.0, constant=1e290).mu(hidden) < math.inf == Sums(1.0, constant=1e307).mu(hidden)
     # Labels that are public are hidden at no price.
     for query in (MeanGradient(THETA), Sums(1.0), Minimiser(1e-6)):
         assert query.mu(PROBLEM, 0.5, "protected") == math.inf
@@ -371,6 +368,7 @@ class Tiny(float):
 
 
 @pytest.mark.parametrize("name", PLAIN)
+@pytest.mark.kills("privacy/bounds.py", "make_plain(self)  # arrays", "pass  # arrays")
 @pytest.mark.kills(
     "privacy/plain.py",
     '            array = np.array(array, dtype=np.float64, order="C", subok=False)\n',

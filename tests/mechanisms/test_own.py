@@ -278,6 +278,8 @@ def test_another_conversation_needs_a_bound_of_its_own():
 
 def test_promises_that_are_none():
     fails(overriding(bound=lambda self, problem, mu: None), r"bound\(\) must return a Bound")
+    peeking = overriding(bound=lambda self, problem, mu: problem.X.mean())
+    fails(peeking, "'Problem' object has no attribute 'X'", AttributeError)
 
     def greedy(self, problem, mu):
         return ClassMeans.bound(self, problem, 1.1 * mu)
@@ -300,11 +302,6 @@ def test_promises_that_are_none():
     with pytest.raises(RuntimeError, match="mu=inf, which misses its own guarantee"):
         head.fit(*rows())
     assert not hasattr(head, "release_")
-
-
-def test_a_bound_sees_no_rows():
-    peeking = overriding(bound=lambda self, problem, mu: problem.X.mean())
-    fails(peeking, "'Problem' object has no attribute 'X'", AttributeError)
 
 
 @pytest.mark.parametrize(

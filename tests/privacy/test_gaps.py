@@ -426,6 +426,8 @@ def test_bound_allowances():
         hidden = replace(problem, class_counts=None)
         changed = gradient_gap(loss, 0.3, **up, label_change=True)
         assert exact.gap(hidden, 0.3, "protected") >= changed
+        paper = replace(exact, method="paper").gap(problem, 0.3, "public")
+        assert paper >= gradient_gap(loss, 0.3, **up, method="paper")
         rounded = gradient_gap(loss, 0.3 * (1 + 1e-6), **up)
         assert rounded > gradient_gap(loss, 0.3, **fields, n_classes=k)
         assert rounded <= exact.gap(problem, 0.3, "public") <= rounded * (1 + 1e-9)

@@ -71,18 +71,15 @@ def test_epsilon_is_the_inverse_and_rounds_up(mu, delta):
         assert mu_from_budget(epsilon, delta) == pytest.approx(mu, rel=1e-7)
 
 
-def test_zero_epsilon_is_total_variation():
-    assert epsilon_from_mu(0.01, 0.1) == 0
-    mu = mu_from_budget(0, 1e-3)
-    assert math.erf(mu / 2 / math.sqrt(2)) == pytest.approx(1e-3, rel=1e-8)
-
-
 def test_endpoints():
     assert delta_from_mu(0, 1) == 0
     assert delta_from_mu(math.inf, 1) == 1
     assert epsilon_from_mu(0, 1e-6) == 0
     assert epsilon_from_mu(math.inf, 1e-6) == math.inf
     assert mu_from_budget(1.0, 1 - 1e-16) > 8
+    # At zero epsilon delta is the total variation.
+    assert epsilon_from_mu(0.01, 0.1) == 0
+    assert math.erf(mu_from_budget(0, 1e-3) / math.sqrt(8)) == pytest.approx(1e-3, rel=1e-8)
     # Extremes are answered or refused.
     with pytest.raises(ValueError, match="epsilon"):
         mu_from_budget(1.7e308, 1e-6)

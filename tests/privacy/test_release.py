@@ -98,6 +98,10 @@ def test_what_follows_from_others_is_stated_where_they_do_not_tell(release_of):
     assert (hidden["n_samples"], hidden["n_classes"]) == (90, 3)
     with pytest.raises(ValueError, match="stated where class_counts are not"):
         dataclasses.replace(release_of("protected").problem, n_samples=None)
+    # What follows from released sums is stated nowhere.
+    release = release_of("started descent")
+    assert release.sensitivity == release.sigma == ()
+    assert release_of("minimiser").tol > 0.0 == release.tol
 
 
 # Numbers ----------------------------------------------------------------------------------------
@@ -113,12 +117,6 @@ def test_declared_guarantee_holds(release):
         ratio = np.max(np.divide(release.sensitivity, release.sigma))
         assert ratio <= release.mu
         assert release.mu == pytest.approx(ratio, rel=1e-5)
-
-
-def test_what_follows_from_released_sums_is_not_stated(release_of):
-    release = release_of("started descent")
-    assert release.sensitivity == release.sigma == ()
-    assert release_of("minimiser").tol > 0.0 == release.tol
 
 
 @pytest.mark.kills(
