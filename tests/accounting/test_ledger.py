@@ -67,11 +67,7 @@ def test_without_a_path_it_lives_as_long_as_its_object():
         head.fit(X, Y)
 
 
-@pytest.mark.kills(
-    "accounting/ledger.py",
-    "if page.terms != self.terms:",
-    "if page.terms.radius != self.terms.radius:",
-)
+@pytest.mark.kills("accounting/ledger.py", " != self.terms:", ".radius != self.terms.radius:")
 @pytest.mark.kills("accounting/ledger.py", "page.names[number : number + 1] != [name]:", "False:")
 def test_each_fault_of_a_ledger_refuses_the_fit_in_its_own_words(path, monkeypatch):
     monkeypatch.setattr(ledger, "_WAIT", 0.1)

@@ -8,7 +8,6 @@ import copy
 import itertools
 import pickle
 import re
-import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -263,9 +262,7 @@ def test_a_sound_release_is_not_convicted(n, bound, success_interval):
         assert binom.sf(needed - 1, n, bound + 0.2) > 0.99
 
 
-@pytest.mark.kills(
-    "audit/attacks.py", "((gaps <= 2.0 * setting.eta) @ prior)", "((gaps <= setting.eta) @ prior)"
-)
+@pytest.mark.kills("audit/attacks.py", "((gaps <= 2.0 * setting.eta) @", "((gaps <= setting.eta) @")
 def test_approximate_reconstruction(digits):
     X, y = digits
     head = BallDPRidgePrototype(4.0, radius=0.8)
@@ -307,23 +304,7 @@ def test_the_guess_is_the_one_that_succeeds_with_the_largest_probability(digits)
     assert abs((auditor.report_["target"] == 3).mean() - 0.34) < 0.04
 
 
-def test_another_label_is_no_near_miss(digits):
-    """Equal rows under two labels are different records, whatever eta is."""
-    X, y = digits
-    head = BallDPRidgePrototype(8.0, radius=0.6, **TEN)
-    public, labels = np.vstack([X[1200:], X[1200:]]), np.r_[y[1200:], (y[1200:] + 1) % 10]
-    options = {"candidate_labels": "any", "support": "nearest", "eta": 2.0, "n_draws": 20}
-    auditor = audit(head, X[:1200], y[:1200], public, labels, **options)
-    for i, trials in auditor.report_.groupby("support"):
-        row = auditor.supports_.loc[i]
-        codes = labels[list(row["candidates"])]
-        assert len(set(codes)) > 1
-        # Every distance is below eta: the label alone decides.
-        expected = codes[trials["target"]] == codes[trials["guess"]]
-        np.testing.assert_array_equal(trials["success"], expected)
-        assert row["kappa"] == pytest.approx(np.bincount(codes).max() / 10)
-
-
+@pytest.mark.kills("audit/preparation.py", "not head.protect_labels, rng)", "True, rng)")
 def test_any_label_under_label_protection(digits):
     X, y = digits
     head = BallDPRidgePrototype(4.0, radius=0.6, **TEN)
@@ -333,6 +314,8 @@ def test_any_label_under_label_protection(digits):
     assert auditor.guarantee_holds_
     assert (auditor.supports_["distance"] <= auditor.supports_["mu"]).all()
     release = auditor.estimator_.release_
+    # Hidden labels do not steer the split.
+    assert release.n_samples == len(y) - int(0.2 * len(y))
     assert auditor.certificate_["direct"] == pytest.approx(release.certificate(0.1))
     same = audit(head, X, y, n_draws=50)
     assert same.certificate_["direct"] < auditor.certificate_["direct"]
@@ -340,32 +323,26 @@ def test_any_label_under_label_protection(digits):
         audit(RIDGE, X, y, candidate_labels="any")
 
 
-def test_private_labels_do_not_steer_the_split(digits):
-    X, y = digits
-    head = BallDPRidgePrototype(4.0, radius=0.6, **TEN)
-    changed = np.where(np.arange(len(y)) % 7 == 0, (y + 1) % 10, y)
-    sizes = {audit(head, X, labels).estimator_.release_.n_samples for labels in (y, changed)}
-    assert sizes == {len(y) - int(0.2 * len(y))}
-
-
-def test_radius_and_metric_of_the_supports(digits):
+def test_radius_of_the_supports(digits):
     head = BallDPRidgePrototype(4.0, radius=1.2)
     near, whole = audit(head, *digits, radius=0.6), audit(head, *digits)
     release = near.estimator_.release_
     assert near.certificate_["direct"] == pytest.approx(release.certificate(0.1, radius=0.6))
     assert near.certificate_["direct"] < whole.certificate_["direct"]
     assert near.supports_["n_in_ball"].mean() < whole.supports_["n_in_ball"].mean()
-    manhattan = audit(clone(head).set_params(radius=3.0, metric="manhattan"), *digits)
-    for _, row in manhattan.supports_.iterrows():
-        gaps = digits[0][list(row["candidates"])] - digits[0][row["anchor"]]
-        assert np.abs(gaps).sum(axis=1).max() <= 3.0
 
 
 def test_threads_and_seeds(digits):
-    rows, public = split(*digits, 1500)
-    first = audit(RIDGE, *rows, *public, random_state=3)
-    second = audit(RIDGE, *rows, *public, random_state=3, n_jobs=2)
+    rows, public = split(*digits, 1400)
+    first, second = (audit(RIDGE, *rows, *public, n_jobs=n_jobs) for n_jobs in (None, 2))
     pd.testing.assert_frame_equal(first.report_, second.report_)
+    # Supports draw from a generator of the head, in turn.
+    seed, steps = np.random.default_rng(0), GradientPerturbation(n_steps=2)
+    head = BallDPLogisticRegression(4.0, radius=0.9, mechanism=steps, random_state=seed).fit(*rows)
+    released = FrozenEstimator(head), *rows, *public
+    with pytest.warns(FailedGuaranteeWarning):  # a seed repeats its noise
+        one, many = (audit(*released, noise="mechanism", n_jobs=n, n_candidates=3) for n in (1, 4))
+    pd.testing.assert_frame_equal(one.report_, many.report_)
     # The audit is reproducible; the released model is not, and shares no stream with it.
     assert not np.array_equal(first.estimator_.prototypes_, second.estimator_.prototypes_)
     assert first.estimator_.release_.private is True
@@ -374,22 +351,6 @@ def test_threads_and_seeds(digits):
         assert not np.isin(drawn, np.random.default_rng(seed).standard_normal(1000)).any()
     one, two = (audit_generator(np.random.RandomState(0)).integers(10**6) for _ in range(2))
     assert one == two
-
-
-def test_seeded_trials_are_the_same_on_any_number_of_threads(digits):
-    """Supports draw from one generator, in turn."""
-    seed = np.random.default_rng(0)
-    rows, public = split(*digits, 1400)
-    steps = GradientPerturbation(n_steps=2)
-    head = BallDPLogisticRegression(4.0, radius=0.9, mechanism=steps, random_state=seed).fit(*rows)
-    options = {"noise": "mechanism", "n_candidates": 3}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FailedGuaranteeWarning)  # a seed repeats its noise
-        one, many = (
-            audit(FrozenEstimator(head), *rows, *public, n_jobs=n_jobs, **options).report_
-            for n_jobs in (None, 4)
-        )
-    pd.testing.assert_frame_equal(one, many)
 
 
 class Encoder(RowWise, FunctionTransformer):
@@ -544,6 +505,7 @@ def test_bad_data_and_estimators(digits):
         (head, (X[:4], labels), "y (mixes|holds|has)"),
         (released, (X, y), "X_public=None: a frozen estimator"),
         (released, (X, y + 1, X, y), "labels that the released model does not know"),
+        (released, (X, np.r_[y[:-1], 0], X, y), "y contradicts the public class counts"),
         (released, (X, y, X[:, :30], y), "X_public: X has 30 features"),
         (released, (spoiled, y, X, y), "NaN"),
     ]:
@@ -563,9 +525,7 @@ def released(digits):
     return BallDPRidgePrototype(4.0, radius=0.7).fit(*rows), rows, public
 
 
-@pytest.mark.kills(
-    "audit/auditor.py", "return checks + noise_checks(noise, level=_LEVEL)", "return checks"
-)
+@pytest.mark.kills("audit/auditor.py", "checks + noise_checks(noise, level=_LEVEL)", "checks")
 def test_the_noise_of_a_released_model(released):
     auditor = audited_as_released(*released)
     assert auditor.guarantee_holds_
@@ -575,6 +535,11 @@ def test_the_noise_of_a_released_model(released):
     # It has only its own 640 values, and says what they can show.
     for said in ("over 640 values", "from 0.80 down it would be seen", "no audit certifies"):
         assert said in auditor.summary()
+    _, rows, public = released
+    descent = GradientPerturbation(n_steps=3)
+    kept_none = BallDPLogisticRegression(4.0, radius=0.7, mechanism=descent).fit(*rows)
+    auditor = audited_as_released(kept_none, rows, public)
+    assert auditor.report_.attrs["noise"] == "CANNOT CHECK"
 
 
 @pytest.mark.parametrize("forgery", ["noiseless", "another dataset"])
@@ -596,20 +561,6 @@ def test_forged_values_fail_the_audit(released, forgery):
     text = str(caught[0].message)
     assert "start over with a fresh budget" in text
     assert not any(found in text for found in auditor.noise_["found"])
-
-
-def test_values_that_do_not_follow_from_their_answers(digits):
-    rows, public = split(*digits, 1400)
-    mechanism = GradientPerturbation(n_steps=3, keep_transcript=True)
-    head = BallDPLogisticRegression(4.0, radius=0.7, mechanism=mechanism).fit(*rows)
-    head.released_ = replace(head.released_, values=head.released_.values * (1 + 1e-6))
-    head.released_ = head.released_.with_digest()
-    with pytest.warns(FailedGuaranteeWarning):
-        auditor = audited_as_released(head, rows, public)
-    assert auditor.failures_ == ("the check of the parameters failed",)
-    kept_none = clone(head).set_params(mechanism__keep_transcript=False).fit(*rows)
-    auditor = audited_as_released(kept_none, rows, public)
-    assert auditor.report_.attrs["noise"] == "CANNOT CHECK"
 
 
 def test_how_little_few_trials_see(released):

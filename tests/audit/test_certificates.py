@@ -25,7 +25,7 @@ from sklearn_balldp.audit.certificates import (
 )
 from sklearn_balldp.heads.inspection import records_of
 from sklearn_balldp.mechanisms import MeanGradient, Records
-from sklearn_balldp.privacy.gaussian import gaussian_power, mu_from_budget
+from sklearn_balldp.privacy.gaussian import epsilon_from_mu, gaussian_power, mu_from_budget
 
 
 def error_of(n_draws):
@@ -43,25 +43,19 @@ def best_attack(models, sigma, prior=None, n_draws=100_000, seed=0, near=None):
     return (posterior if near is None else posterior @ near.T).max(axis=1).mean()
 
 
-@pytest.mark.parametrize("kappa", [1e-4, 0.5])
+@pytest.mark.parametrize("kappa", [1e-4, 0.1, 0.5, 0.99])
 @pytest.mark.parametrize("mu", [0.01, 1.0, 2.5])
-def test_rdp_is_the_best_order(kappa, mu):
+def test_rdp_is_the_best_order_and_direct_is_below(kappa, mu):
     orders = 1 + np.logspace(-6, 6, 200_001)
     values = np.exp(
         (np.log(kappa) + orders * mu**2 / 2) * (orders - 1) / orders,
         where=orders * mu**2 < 1000,
         out=np.full(len(orders), np.inf),
     )
-    assert rero_bound(kappa, mu, method="rdp") == pytest.approx(min(1, values.min()), rel=1e-5)
-
-
-@pytest.mark.parametrize("kappa", [1e-4, 0.1, 0.99])
-@pytest.mark.parametrize("epsilon", [0.01, 4.0, 30.0])
-def test_direct_is_below_dp_and_rdp(kappa, epsilon):
-    mu = mu_from_budget(epsilon, 1e-6)
-    direct = rero_bound(kappa, mu)
-    assert kappa <= direct <= rero_bound(kappa, mu, method="rdp") * (1 + 1e-12)
-    assert direct <= rero_bound_dp(kappa, epsilon, 1e-6) * (1 + 1e-12)
+    best = rero_bound(kappa, mu, method="rdp")
+    assert best == pytest.approx(min(1, values.min()), rel=1e-5)
+    direct, epsilon = rero_bound(kappa, mu), epsilon_from_mu(mu, 1e-6)
+    assert kappa <= direct <= min(best, rero_bound_dp(kappa, epsilon, 1e-6)) * (1 + 1e-12)
 
 
 def test_endpoints():
@@ -85,10 +79,6 @@ def test_calibration_to_a_stated_risk():
             epsilon = epsilon_from_certificate(gamma, kappa, 1e-6)
             assert rero_bound(kappa, mu_from_budget(epsilon, 1e-6)) <= gamma
             assert mu_from_budget(epsilon * (1 + 1e-6), 1e-6) > mu * (1 - 1e-6)
-    rng = np.random.default_rng(0)
-    for kappa in rng.uniform(0, 1, 2000):
-        gamma = kappa + rng.uniform() * (1 - kappa)
-        assert rero_bound(kappa, mu_from_certificate(gamma, kappa)) <= gamma
     # Within a few units of the last place of kappa the only answer may be zero.
     for kappa in (0.05, 0.1, 0.9):
         for step in range(1, 9):
@@ -278,11 +268,7 @@ def test_no_candidate_is_further_than_b_from_the_zero_record(n):
     assert other.certificate(1 / n, 2.0) == gaussian_power(1 / n, other.guarantee(2.0).mu)
 
 
-@pytest.mark.kills(
-    "privacy/release.py",
-    "math.nextafter(self.norm_bound / modulus, math.inf)",
-    "math.nextafter(self.norm_bound / 1.05 / modulus, math.inf)",
-)
+@pytest.mark.kills("privacy/release.py", ".norm_bound / modulus,", ".norm_bound / 1.05 / modulus,")
 def test_other_units_of_the_radius():
     X, y = a_record_among_others()
     for metric, far in (("manhattan", 2.4), ("chebyshev", 0.9)):

@@ -22,9 +22,7 @@ def problem(**given):
     return Problem(**{**public, "loss": "softmax", "fit_intercept": True, **given})
 
 
-@pytest.mark.kills(
-    "heads/linear.py", "GradientPerturbation() if is_auto", "OutputPerturbation() if is_auto"
-)
+@pytest.mark.kills("heads/linear.py", "GradientPerturbation() if", "OutputPerturbation() if")
 @pytest.mark.parametrize(("Head", "k"), [(HEADS[0], 3), (HEADS[1], 2)])
 def test_auto_is_noise_on_gradients(Head, k):
     """However little noise there is, and whatever alpha: a search over it keeps the algorithm."""

@@ -74,11 +74,3 @@ def test_finite_or_refused_by_name(seed):
         assert np.min(release.sigma, initial=np.inf) > 0.0
         assert release.guarantee().epsilon <= release.epsilon * (1 + 1e-6)
     assert n_fitted > 10
-
-
-def test_tiny_balls_project_in_single_precision_too():
-    """Squares that float32 cannot hold must not make every row lie inside."""
-    X, y = RNG.standard_normal((300, 4)) + 3 * np.eye(4)[np.arange(300) % 3], np.arange(300) % 3
-    rows = (1e-23 * X).astype(np.float32)
-    head = BallDPRidgePrototype(1e6, radius=1e-26, norm_bound=1e-25).fit(rows, y)
-    np.testing.assert_array_equal(head.predict(rows), head.predict(rows.astype(np.float64)))

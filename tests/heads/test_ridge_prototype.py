@@ -1,5 +1,8 @@
 """The ridge prototype head: its minimisers, its rules, its noise at every radius."""
 
+import itertools
+import math
+
 import numpy as np
 import pytest
 from head_cases import HIDDEN
@@ -126,9 +129,24 @@ def test_protected_prototypes_are_made_of_sums_and_counts(noise_free, ball_rows)
     assert head.release_.bound.constant >= 0.5
 
 
-def test_arithmetic_never_warns_or_fails_on_a_row():
-    X = np.full((40, 3), 0.1)
-    X[0] = 1e-200
-    X[1] = 1e139
-    with np.errstate(all="raise"):
-        BallDPRidgePrototype(protect_labels=True, classes=[0, 1]).fit(X, np.arange(40) % 2)
+def test_prototypes_without_noise_give_the_record_away_and_noise_hides_it():
+    """By the formula of "Attacks, and what bounds them"."""
+    rng = np.random.default_rng(3)
+    X = rng.standard_normal((60, 40))
+    X /= np.linalg.norm(X, axis=1, keepdims=True) / rng.uniform(0.3, 1.0, (60, 1))
+    y = np.r_[rng.integers(2, size=59), 2]  # the last record is the only one of its class
+    errors = []
+    for hidden, seed in itertools.product((3, 30, 59), (None, *range(40))):
+        epsilon = 1e10 if seed is None else 1.0
+        head = BallDPRidgePrototype(epsilon, alpha=0.1, radius=0.5, random_state=seed).fit(X, y)
+        known = (y == y[hidden]) & (np.arange(60) != hidden)
+        factor = known.sum() + 1 + 0.1 * len(X) / 2
+        row = factor * head.prototypes_[y[hidden]] - X[known].sum(axis=0)
+        if seed is None:
+            np.testing.assert_allclose(row, X[hidden], atol=1e-2)
+        else:
+            errors.append((row - X[hidden]) / factor / head.release_.sigma[y[hidden]])
+    # Six and a half standard errors of a mean, and of a deviation, of normal errors.
+    n = np.size(errors)
+    assert abs(np.mean(errors)) < 6.5 / math.sqrt(n)
+    assert abs(np.std(errors) - 1) < 6.5 / math.sqrt(2 * n)

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from head_cases import SPHERE, head_of, rows
 from other_rows import LAYOUTS, assert_others_stay, of_many_sizes
-from row_cases import refused_rows
 
 from sklearn_balldp.accounting import PrivateAccuracy
 from sklearn_balldp.heads.scoring import ScoreRule, largest_of
@@ -108,24 +107,3 @@ def test_one_row_moves_one_prediction(domain, dtype, monkeypatch):
     for X in (edge, changed):
         PrivateAccuracy(1.0)(head, X, labels)
     assert abs(scored[0][0] - scored[1][0]) <= (1.0 + 1e-9) / n
-
-
-@pytest.mark.parametrize("domain", ["ball", "sphere"])
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_rows_that_are_refused_in_a_fit_are_not_predicted_either(domain, dtype):
-    X, y = rows(100)
-    head = head_of("descent", domain=domain, epsilon=8.0, random_state=0).fit(X, y)
-    bad = [np.nan, np.inf, *(refused_rows(domain) if dtype == np.float64 else ())]
-    for value in bad:
-        odd = X.astype(dtype)
-        odd[3] = 0.0
-        odd[3, 1] = value
-        for method in (head.predict, head.decision_function, head.predict_proba):
-            with pytest.raises(ValueError, match="Input X contains NaN or infinity"):
-                method(odd)
-
-
-def test_infinite_offsets_are_of_classes_that_are_never_predicted():
-    offsets = np.array([0.0, -np.inf, 0.0])
-    scores = joined(ScoreRule(np.eye(3), offsets, 1.0), np.eye(3, dtype=np.float32))
-    assert scores.argmax(axis=1).tolist() == [0, 0, 2]

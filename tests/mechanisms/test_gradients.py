@@ -101,17 +101,6 @@ def test_moved_rows_record_by_record(case, dtype, whitened, kept, whitening, mon
         np.testing.assert_allclose(gradient, expected / weights.sum(), atol=2e-12)
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_rounding_covers_the_error_of_a_block(case):
-    """A single block: what is computed against sums of the same records one by one."""
-    loss, n_classes = case
-    X, y = data(128, n_classes, 200)
-    mean = Mean(loss, X, y, n_classes, 0.3)
-    theta = 2.0 * np.random.default_rng(0).standard_normal(mean.shape)
-    error = np.linalg.norm(mean(theta[None])[0] - naive(loss, X, y, theta, 0.3, 0.5))
-    assert error <= mean.rounding(theta) < 1e-10
-
-
 def test_rounding_of_whitened_rows_by_hand():
     """Norms that are differences, and products with the directions."""
     n, d, v, norm = 5000, 400, 2.0**-53, 10.0
@@ -148,11 +137,7 @@ ORDERS = 40
 
 @pytest.mark.parametrize("size", [1e6, 9e14])
 @pytest.mark.kills("mechanisms/gradients.py", ".effective_size + 2.0 * rounding", ".effective_size")
-@pytest.mark.kills(
-    "mechanisms/gradients.py",
-    "            norm=norm,\n            n_samples",
-    "            norm=0.0,\n            n_samples",
-)
+@pytest.mark.kills("mechanisms/gradients.py", "            norm=norm,\n", "            norm=0.0,\n")
 def test_any_order_of_addition_is_covered(size):
     """Equal rows at the edge of the clip, weights across them: all records may differ at once."""
     n, d, rng, sums = 512, 64, np.random.default_rng(0), []
@@ -182,14 +167,6 @@ def test_any_order_of_addition_is_covered(size):
     )
     assert apart <= stated
     assert size < 1e14 or apart > small
-
-
-@pytest.mark.parametrize(("norm_bound", "clip"), [(1e38, 0.2), (1e-38, 0.2), (1.0, 1e-46)])
-def test_extreme_public_numbers(norm_bound, clip):
-    X, y = data(300, 2, dtype=np.float32)
-    X = X * np.float32(min(norm_bound, 1e30))
-    mean = Mean("logistic", X, y, 2, clip, norm_bound=norm_bound)
-    assert np.isfinite(mean(np.zeros((1, *mean.shape)))).all()
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """The kernel and its privacy filter: what is refused before noise is drawn, and what is kept."""
 
-import io
 import json
 import math
 import os
@@ -12,7 +11,6 @@ from fractions import Fraction
 from pathlib import Path
 from types import SimpleNamespace
 
-import isolated_conversation
 import numpy as np
 import pytest
 from head_cases import HEADS, head_of
@@ -129,12 +127,6 @@ def test_the_sum_of_squares_is_exact(n):
         filter_.charge(Spends(mu_=mu))
 
 
-@pytest.mark.parametrize("mu", [math.inf, math.nan, 1.3])
-def test_what_no_promise_covers(mu):
-    with pytest.raises(PrivacyError, match="nothing was drawn"):
-        PrivacyFilter(PROBLEM, promising(MU)).charge(Spends(mu_=mu))
-
-
 @pytest.mark.kills("mechanisms/kernel.py", ", self._asked = spent, self._asked + 1", " = spent")
 def test_no_more_queries_than_allowed():
     noise = Counted(0)
@@ -147,31 +139,6 @@ def test_no_more_queries_than_allowed():
 
 
 # -- the kernel ------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "query",
-    [
-        step(MU).scaled(1.0 / 1.05),
-        Sums().calibrated(PROBLEM, MU).scaled(1.0 / 1.05),
-        Sums(1.0, 1.0).calibrated(PROBLEM, MU).scaled(1.0 / 1.05),
-        Minimiser(1e-6).calibrated(PROBLEM, MU).scaled(1.0 / 1.05),
-        MeanGradient(THETA, sigma=0.0),
-        MeanGradient(THETA, sigma=-1.0),
-        MeanGradient(THETA, sigma=math.nan),
-        MeanGradient(THETA, sigma=math.inf),
-        Sums(0.0),
-        Sums(-1.0),
-        Sums((1.0, 1.0, 0.0)),
-        Minimiser(1e-6, sigma=0.0),
-    ],
-    ids=str,
-)
-def test_too_little_noise_is_refused_before_it_is_drawn(query):
-    noise = Counted(0)
-    with pytest.raises(PrivacyError, match="nothing was drawn"):
-        kernel(noise=noise)(query)
-    assert noise.calls == 0
 
 
 @pytest.mark.kills("mechanisms/kernel.py", "if self._charge", "values()\n        if self._charge")
@@ -194,8 +161,10 @@ def test_a_release_is_counted_once_between_the_first_acceptance_and_its_values(m
         MeanGradient, "values", lambda *given: happened.append("values") or values(*given)
     )
     ask = kernel(charge=charge)
-    with pytest.raises(PrivacyError):
-        ask(step(1.1 * MU))
+    sums = Sums(1.0, 1.0).calibrated(PROBLEM, MU), Minimiser(1e-6).calibrated(PROBLEM, MU)
+    for query in (step(MU), *sums):
+        with pytest.raises(PrivacyError, match="nothing was drawn"):
+            ask(query.scaled(1.0 / 1.05))
     assert happened == []
     with pytest.raises(ValueError, match="is spent"):
         ask(step(1e-3))
@@ -236,6 +205,14 @@ WRONG = {
     "infinity": MeanGradient(np.full((K, D), np.inf)),
     "negative clip": MeanGradient(THETA, clip=-1.0),
     "no clip": MeanGradient(THETA, clip=0.0),
+    "no noise": MeanGradient(THETA, sigma=0.0),
+    "negative noise": MeanGradient(THETA, sigma=-1.0),
+    "noise of NaN": MeanGradient(THETA, sigma=math.nan),
+    "endless noise": MeanGradient(THETA, sigma=math.inf),
+    "sums without noise": Sums(0.0),
+    "sums with negative noise": Sums(-1.0),
+    "a sum without noise": Sums((1.0, 1.0, 0.0)),
+    "a minimiser without noise": Minimiser(1e-6, sigma=0.0),
     "a clip whose square vanishes": MeanGradient(THETA, clip=9e-101),
     "scores above 1e15": MeanGradient(np.full((K, D), 1e15 / math.sqrt(K * D) * 1.00001)),
     "NaN clip": MeanGradient(THETA, clip=math.nan),
@@ -283,11 +260,7 @@ WRONG = {
 )
 @pytest.mark.kills("mechanisms/gradients.py", "return math.inf", "return 0.0")
 @pytest.mark.kills("mechanisms/gradients.py", "not mapped or self.theta.shape", "self.theta.shape")
-@pytest.mark.kills(
-    "mechanisms/gradients.py",
-    "return largest <= longest and float(np.linalg.norm(self.theta)) <= longest",
-    "return True",
-)
+@pytest.mark.kills("mechanisms/gradients.py", "return largest <= longest and", "return True or")
 def test_states_that_no_proof_speaks_of(name):
     query = WRONG[name]
     if isinstance(query, dict):
@@ -297,12 +270,6 @@ def test_states_that_no_proof_speaks_of(name):
     with pytest.raises(PrivacyError, match="nothing was drawn"):
         kernel(1e100, noise)(query)
     assert noise.calls == 0
-
-
-def test_counts_that_overflow_for_some_labels_are_refused():
-    problem = replace(PROBLEM, class_counts=None)
-    assert Sums(1.0, constant=1e290).mu(problem) < math.inf
-    assert Sums(1.0, constant=1e307).mu(problem) == math.inf
 
 
 @pytest.mark.kills("mechanisms/kernel.py", 'with np.errstate(all="ignore"):', "with np.errstate():")
@@ -318,25 +285,15 @@ def test_what_a_conversation_has_numpy_raise_is_no_error_of_some_records():
         assert np.isfinite(kernel().answer(step(MU), values)).all()
 
 
-def test_a_buffer_that_is_written_again_changes_no_query():
-    buffer = np.full(1, 0.5)
-    buffer.setflags(write=False)
-    query = MeanGradient(THETA, whitening=PublicMap(**(MAP | {"factors": buffer})))
-    buffer.setflags(write=True)
-    buffer[:] = 30.0
-    assert query.whitening.factors == 0.5
-
-
-@pytest.mark.kills(
-    "mechanisms/minimiser.py",
-    "regular = bool(problem.loss) and problem.alpha > 0.0 and self.method in METHODS",
-    "regular = True",
-)
+@pytest.mark.kills("mechanisms/minimiser.py", "bool(problem.loss) and", "True or")
 def test_problems_that_no_proof_speaks_of():
     """Without a loss there is no gradient; without a regulariser there may be no minimiser."""
     for problem in (replace(PROBLEM, loss=""), replace(PROBLEM, alpha=0.0)):
         assert Minimiser(1e-6).mu(problem) == math.inf
     assert MeanGradient(THETA).mu(replace(PROBLEM, loss="")) == math.inf
+    # Counts that overflow for some labels have no finite one either.
+    hidden = replace(PROBLEM, class_counts=None)
+    assert Sums(1.0, constant=1e290).mu(hidden) < math.inf == Sums(1.0, constant=1e307).mu(hidden)
     # Labels that are public are hidden at no price.
     for query in (MeanGradient(THETA), Sums(1.0), Minimiser(1e-6)):
         assert query.mu(PROBLEM, 0.5, "protected") == math.inf
@@ -378,7 +335,9 @@ PLAIN = {
     "column order": np.ones((K, D), order="F"),
     "integers": np.ones((K, D), dtype=np.int64),
     "writeable": np.ones((K, D)),
+    "read-only": np.ones((K, D)),
 }
+PLAIN["read-only"].setflags(write=False)
 
 
 class Shown:
@@ -409,6 +368,7 @@ class Tiny(float):
 
 
 @pytest.mark.parametrize("name", PLAIN)
+@pytest.mark.kills("privacy/bounds.py", "make_plain(self)  # arrays", "pass  # arrays")
 @pytest.mark.kills(
     "privacy/plain.py",
     '            array = np.array(array, dtype=np.float64, order="C", subok=False)\n',
@@ -417,10 +377,12 @@ class Tiny(float):
 def test_arrays_become_plain_once(name):
     """What is charged is what is computed: a read-only copy of the base class in float64."""
     query = MeanGradient(PLAIN[name])
-    assert type(query.theta) is np.ndarray
-    assert query.theta.dtype == np.float64
-    assert query.theta.base is None
-    assert not query.theta.flags.writeable
+    for found in (query, pickle.loads(pickle.dumps(query))):
+        assert type(found.theta) is np.ndarray
+        assert found.theta.dtype == np.float64
+        assert found.theta.base is None
+        assert not found.theta.flags.writeable
+    PLAIN[name].setflags(write=True)
     PLAIN[name][:] = 7.0
     np.testing.assert_array_equal(query.theta, np.ones((K, D)))
 
@@ -548,55 +510,32 @@ def test_conversations_in_step():
 
 # -- a process that never had a row ----------------------------------------------------------------
 
-ALLOWED = {
-    ("numpy", "ndarray"),
-    ("numpy", "dtype"),
-    ("numpy._core.multiarray", "_reconstruct"),
-    ("numpy._core.multiarray", "scalar"),
-    ("numpy._core.numeric", "_frombuffer"),
-    ("numpy.core.multiarray", "_reconstruct"),
-    ("numpy.core.numeric", "_frombuffer"),
-    *((kind.__module__, kind.__name__) for kind in (*PROVED, PublicMap)),
-}
+REPLAY = """if True:
+    import json, pickle, sys
+    from sklearn_balldp.privacy import Release
+
+    told = pickle.load(sys.stdin.buffer)
+    # A process that only reads knows the bounds of this package, too.
+    releases = [Release.from_dict(json.loads(record)) for record, _ in told]
+    from sklearn_balldp.mechanisms import MECHANISMS, drive
+
+    found = []
+    for release, (_, answers) in zip(releases, told):
+        conversation = MECHANISMS[release.mechanism]().conversation(release.problem, release.bound)
+        left = iter(answers)
+        found.append(drive(conversation, lambda query: next(left)))
+        assert next(left, None) is None
+    pickle.dump(found, sys.stdout.buffer)
+"""
 
 
-class Plain(pickle.Unpickler):
-    """Reads arrays, and queries of kinds that are proved; nothing else."""
-
-    def find_class(self, module, name):
-        assert (module, name) in ALLOWED, f"the algorithm sent {module}.{name}"
-        return super().find_class(module, name)
-
-
-@pytest.fixture(scope="module")
-def isolated():
-    """Conversations of records, run by a process that knows their JSON alone."""
-    process = subprocess.Popen(
-        [sys.executable, isolated_conversation.__file__],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": str(Path(sklearn_balldp.__file__).parents[1])},
-    )
-
-    def conversation(release):
-        isolated_conversation.send(process.stdin, json.dumps(release.to_dict()))
-        while (told := isolated_conversation.received(process.stdout)) is not None:
-            value = Plain(io.BytesIO(told)).load()
-            if not isinstance(value, Query):
-                return value
-            isolated_conversation.send(process.stdin, (yield value))
-        raise AssertionError("the algorithm failed where there are no records.")
-
-    with process:
-        yield conversation
-        process.stdin.close()
-
-
-@pytest.mark.parametrize("name", HEADS)
-def test_conversations_need_no_rows(name, isolated):
-    """Where there are none, the same queries and the same model follow from noisy answers."""
-    head = head_of(name, epsilon=4.0, delta=1e-6, radius=0.5, random_state=0).fit(X, Y)
-    release, bound = head.release_, head.release_.bound
-    ask = kernel(bound.mu(release.problem), problem=release.problem)
-    found = drive(isolated(release), ask)
-    np.testing.assert_array_equal(found, head.released_.values)
+def test_conversations_need_no_rows():
+    """Of records and noisy answers alone, and of no row, another process makes the same models."""
+    given = {"epsilon": 4.0, "delta": 1e-6, "radius": 0.5}
+    heads = [head_of(name, **given).fit(X, Y).released_ for name in HEADS]
+    told = [(json.dumps(head.release.to_dict()), head.answers) for head in heads]
+    own = {**os.environ, "PYTHONPATH": str(Path(sklearn_balldp.__file__).parents[1])}
+    words, piped = [sys.executable, "-c", REPLAY], {"stdout": subprocess.PIPE, "env": own}
+    done = subprocess.run(words, input=pickle.dumps(told), check=True, **piped)
+    for head, values in zip(heads, pickle.loads(done.stdout), strict=True):
+        np.testing.assert_array_equal(values, head.values)

@@ -6,7 +6,6 @@ import pytest
 from mean_gradients import objective_of
 
 from sklearn_balldp.losses import LOSSES, make_loss
-from sklearn_balldp.mechanisms import gradients
 from sklearn_balldp.privacy.rounding import gradient_rounding
 
 CASES = [("logistic", 2), ("softmax", 4), ("squared_hinge", 2), ("squared_hinge", 4)]
@@ -18,25 +17,6 @@ def make(loss, n_classes, *, n=300, d=5, dtype=np.float64, scale=1.0, **params):
     X = (rng.standard_normal((n, d)) * scale / np.sqrt(d)).astype(dtype)
     codes = rng.integers(n_classes, size=n)
     return objective_of(loss, X, codes, n_classes, **params), X, codes
-
-
-@pytest.mark.parametrize(
-    ("dtype", "fit_intercept", "scale"),
-    [(np.float16, True, 2.0), (np.float32, False, 0.3), (np.float64, True, 2.0)],
-)
-def test_second_moment_is_that_of_rows_in_the_ball(fit_intercept, scale, dtype, monkeypatch):
-    """Of some rows of every block, evenly spread, whether rows are kept or not."""
-    n, d = 10_000, 205
-    one, X, _ = make("logistic", 2, n=n, d=d, scale=scale, dtype=dtype, fit_intercept=fit_intercept)
-    Z = X.astype(np.float64)
-    Z /= np.maximum(1.0, np.linalg.norm(Z, axis=1))[:, None]
-    Z = np.hstack([Z, np.ones((n, int(fit_intercept)))])
-    np.testing.assert_allclose(one.second_moment(n), Z.T @ Z / n, atol=1e-12)
-    monkeypatch.setattr(gradients, "KEPT_BYTES", 0)
-    other, *_ = make("logistic", 2, n=n, d=d, scale=scale, dtype=dtype, fit_intercept=fit_intercept)
-    np.testing.assert_allclose(other.second_moment(n // 3), one.second_moment(n // 3), atol=1e-12)
-    apart = np.linalg.norm(one.second_moment(n // 3) - one.second_moment(n))
-    assert 0.0 < apart < 0.3 * np.linalg.norm(one.second_moment(n))
 
 
 @pytest.mark.parametrize(("loss", "n_classes"), CASES)
@@ -75,26 +55,6 @@ def test_stable_for_huge_margins(loss):
         np.testing.assert_allclose(residuals[:, 0], [0, -1], atol=1e-12)
     if loss == "softmax":
         assert value.sum() == pytest.approx(2 * margin + np.log(2))
-
-
-@pytest.mark.parametrize("kept", [2**30, 0])
-@pytest.mark.parametrize(
-    ("loss", "n_classes", "dtype"),
-    [*((*case, np.float32) for case in CASES), ("softmax", 4, np.float16), (*CASES[1], np.float64)],
-)
-def test_projection_blocks_and_dtypes(loss, n_classes, dtype, kept, monkeypatch):
-    """The objective of rows that are in the ball by now; and gradients are those of queries."""
-    monkeypatch.setattr(gradients, "KEPT_BYTES", kept)
-    objective, X, codes = make(loss, n_classes, n=5000, dtype=dtype, scale=3.0)
-    X = X.astype(np.float64)
-    X = X / np.maximum(1, np.linalg.norm(X, axis=1))[:, None]
-    plain = objective_of(loss, X, codes, n_classes, norm_bound=1.1)
-    theta = np.random.default_rng(1).standard_normal(objective.shape)
-    found, expected = (kind.value_and_gradient(theta) for kind in (objective, plain))
-    for mine, reference in zip(found, expected, strict=True):
-        np.testing.assert_allclose(mine, reference, rtol=1e-12, atol=1e-12)
-    asked = objective.sums(theta[None])[0] / 5000 + objective.alpha * theta
-    np.testing.assert_allclose(asked, found[1], rtol=1e-12, atol=1e-12)
 
 
 LOGISTIC = make_loss("logistic", 2)
@@ -137,12 +97,6 @@ def test_gradient_rounding_has_every_term():
     assert gradient_rounding(LOGISTIC, **far) >= 2 * unit * 0.25 * 10**4 * 1e3
     hinge = {"n_samples": 4096, "n_features": 2, "norm": 1e9, "row_norm": 2.0}
     assert gradient_rounding(make_loss("squared_hinge", 2), **hinge) >= 4 * unit * 4096 * 4e9
-
-
-def test_smoothness_counts_the_intercept():
-    one, _, _ = make("logistic", 2, norm_bound=2.0)
-    assert one.smoothness == pytest.approx(0.25 * 5.0 + 0.1)
-    assert make("logistic", 2, norm_bound=2.0, fit_intercept=False)[0].smoothness == 1.1
 
 
 def _mpmath_gradient(objective, X, codes, theta):

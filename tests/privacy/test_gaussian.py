@@ -71,39 +71,23 @@ def test_epsilon_is_the_inverse_and_rounds_up(mu, delta):
         assert mu_from_budget(epsilon, delta) == pytest.approx(mu, rel=1e-7)
 
 
-def test_zero_epsilon_is_total_variation():
-    assert epsilon_from_mu(0.01, 0.1) == 0
-    mu = mu_from_budget(0, 1e-3)
-    assert math.erf(mu / 2 / math.sqrt(2)) == pytest.approx(1e-3, rel=1e-8)
-
-
 def test_endpoints():
     assert delta_from_mu(0, 1) == 0
     assert delta_from_mu(math.inf, 1) == 1
     assert epsilon_from_mu(0, 1e-6) == 0
     assert epsilon_from_mu(math.inf, 1e-6) == math.inf
     assert mu_from_budget(1.0, 1 - 1e-16) > 8
+    # At zero epsilon delta is the total variation.
+    assert epsilon_from_mu(0.01, 0.1) == 0
+    assert math.erf(mu_from_budget(0, 1e-3) / math.sqrt(8)) == pytest.approx(1e-3, rel=1e-8)
     # Extremes are answered or refused.
     with pytest.raises(ValueError, match="epsilon"):
         mu_from_budget(1.7e308, 1e-6)
     assert epsilon_from_mu(1e60, 1e-6) == pytest.approx(5e119)
-
-
-def test_composition():
-    assert compose([]) == 0
-    assert compose([0.3]) == 0.3
-    assert compose([3, 4]) == pytest.approx(5)
-    assert compose([1, math.inf]) == math.inf
-    with pytest.raises(ValueError, match="mu"):
-        compose([0.5, -1])
-
-
-def test_power():
-    assert gaussian_power(0, 3) == 0
-    assert gaussian_power(1, 3) == 1
-    assert gaussian_power(0.2, 0) == pytest.approx(0.2)
-    assert gaussian_power(0.2, math.inf) == 1
-    assert gaussian_power(0, math.inf) == 1
+    for mus, mu in (([], 0), ([0.3], 0.3), ([1, math.inf], math.inf), ([3, 4], 5)):
+        assert compose(mus) == pytest.approx(mu)
+    for arguments, power in (((0, 3), 0), ((1, 3), 1), ((0.2, math.inf), 1), ((0, math.inf), 1)):
+        assert gaussian_power(*arguments) == power
 
 
 def true_power(level, mu):
@@ -173,6 +157,7 @@ def test_errors_name_the_argument():
         (delta_from_mu, (-1, 1), "mu"),
         (epsilon_from_mu, (math.nan, 0.1), "mu"),
         (gaussian_power, (1.5, 1), "blind guess"),
+        (compose, ([0.5, -1],), "mu"),
     ):
         with pytest.raises(ValueError, match=name):
             function(*arguments)

@@ -14,8 +14,6 @@ from scipy.stats import norm
 from sklearn_balldp.privacy import Bound, Release
 from sklearn_balldp.privacy.digest import parameters_digest
 from sklearn_balldp.privacy.gaussian import delta_from_mu, mu_from_budget
-from sklearn_balldp.privacy.noise import SEEDED_SAMPLER
-from sklearn_balldp.privacy.origins import Declared
 from sklearn_balldp.publish import summary, words
 
 
@@ -55,16 +53,7 @@ def test_what_is_shown_is_a_bound(release):
 
 
 def test_json_round_trip(release):
-    record = release.to_dict()
-    again = Release.from_dict(json.loads(json.dumps(record, allow_nan=False)))
-    assert again == release
-    assert again.to_dict() == record
-    assert again.guarantee(0.2) == release.guarantee(0.2)
-    assert release.checked() is release
-
-
-def test_other_tools_write_floats_as_whole_numbers(release):
-    """2.0 becomes 2, and 1e-06 becomes 0.000001."""
+    """Other tools write floats as whole numbers, too: 2.0 as 2."""
 
     def rewritten(value):
         if isinstance(value, dict):
@@ -73,10 +62,13 @@ def test_other_tools_write_floats_as_whole_numbers(release):
             return [rewritten(item) for item in value]
         return int(value) if isinstance(value, float) and value.is_integer() else value
 
-    again = Release.from_dict(rewritten(release.to_dict()))
-    assert again == release
-    assert again.to_dict() == release.to_dict()
-    assert isinstance(again.epsilon, float)
+    record = release.to_dict()
+    for written in (json.loads(json.dumps(record, allow_nan=False)), rewritten(record)):
+        again = Release.from_dict(written)
+        assert again == release == release.checked()
+        assert again.to_dict() == record
+        assert again.guarantee(0.2) == release.guarantee(0.2)
+        assert isinstance(again.epsilon, float)
 
 
 def test_a_pickle_holds_plain_data_that_is_checked(release):
@@ -106,6 +98,10 @@ def test_what_follows_from_others_is_stated_where_they_do_not_tell(release_of):
     assert (hidden["n_samples"], hidden["n_classes"]) == (90, 3)
     with pytest.raises(ValueError, match="stated where class_counts are not"):
         dataclasses.replace(release_of("protected").problem, n_samples=None)
+    # What follows from released sums is stated nowhere.
+    release = release_of("started descent")
+    assert release.sensitivity == release.sigma == ()
+    assert release_of("minimiser").tol > 0.0 == release.tol
 
 
 # Numbers ----------------------------------------------------------------------------------------
@@ -121,12 +117,6 @@ def test_declared_guarantee_holds(release):
         ratio = np.max(np.divide(release.sensitivity, release.sigma))
         assert ratio <= release.mu
         assert release.mu == pytest.approx(ratio, rel=1e-5)
-
-
-def test_what_follows_from_released_sums_is_not_stated(release_of):
-    release = release_of("started descent")
-    assert release.sensitivity == release.sigma == ()
-    assert release_of("minimiser").tol > 0.0 == release.tol
 
 
 @pytest.mark.kills(
@@ -145,6 +135,9 @@ def test_guarantee_at_other_radii(release):
     assert two.mu == pytest.approx(2 * release.mu)
     with pytest.raises(ValueError, match="radius must be"):
         release.guarantee("0.5")
+    for bad in (0, -1, 1.5, True):
+        with pytest.raises(ValueError, match="records must be an integer"):
+            release.guarantee(records=bad)
 
 
 def test_certificate(release):
@@ -197,13 +190,6 @@ def test_a_summary_says_what_matters(release):
     assert ("NO: the noise was drawn from a seed" in text) == (release.private is False)
     assert ("nobody else has checked it" in text) == bool(release.accepted)
     assert repr(release).startswith(f"<Release of a {release.head}: epsilon={release.epsilon}")
-
-
-def test_private_follows_from_sampler_and_origin(release_of):
-    release = release_of("prototypes")
-    assert release.private is True
-    assert dataclasses.replace(release, sampler=SEEDED_SAMPLER).private is False
-    assert dataclasses.replace(release, radius_from=Declared()).private == "conditional"
 
 
 # Models -----------------------------------------------------------------------------------------

@@ -5,27 +5,15 @@ import dataclasses
 import numpy as np
 import pytest
 
-from sklearn_balldp.heads import BallDPRidgePrototype
 from sklearn_balldp.heads.weighing import weights_of
 from sklearn_balldp.privacy import Release
 from sklearn_balldp.privacy.gaussian import epsilon_from_mu
 from sklearn_balldp.privacy.weights import Weights
 
 
-def people(n=120):
-    rng = np.random.default_rng(0)
-    X = rng.standard_normal((n, 4))
-    return X / np.linalg.norm(X, axis=1, keepdims=True), np.arange(n) % 3, np.arange(n) // 2
-
-
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.kills("heads/weighing.py", "bincount(owners, rows).max", "bincount(owners, rows).mean")
-@pytest.mark.kills(
-    "heads/weighing.py",
-    "min(max(1.0, factor), math.sqrt(int(np.bincount(holders).max())))",
-    "1.0",
-    attack="ridge prototypes",
-)
+@pytest.mark.kills("heads/weighing.py", "max(1.0, factor),", "1.0,", attack="ridge prototypes")
 def test_public_numbers_are_those_of_a_brute_force(seed):
     rng = np.random.default_rng(seed)
     n, k = 200, 4
@@ -65,7 +53,7 @@ def test_impossible_weights_are_refused():
 
 def test_weights_of_no_records_are_refused(release):
     """A record whose units weigh less than they can would state a fraction of its epsilon."""
-    honest, refused = release.problem.sums_weights, 0
+    honest = release.problem.sums_weights
     less = {"largest": 0.02 * honest.largest, "record": 0.02 * honest.record}
     more = {"total": 50.0 * honest.total}
     if release.labels == "public":
@@ -84,21 +72,3 @@ def test_weights_of_no_records_are_refused(release):
         lie = dataclasses.replace(release, problem=problem, epsilon=max(epsilon, 1e-3))
         with pytest.raises(ValueError, match=r"weights|units|owners|n_units"):
             Release.from_dict(lie.to_dict())
-        refused += 1
-    assert refused >= 4
-
-
-def test_owners_that_sorting_does_not_find_are_refused():
-    """Sets are ordered in part: equal ones need not be neighbours."""
-    X, y, _ = people()
-    owners = np.empty(120, dtype=object)
-    owners[:] = [frozenset({i % 7, 7 + i % 3}) for i in range(120)]
-    with pytest.raises(ValueError, match="groups must name one owner"):
-        BallDPRidgePrototype(delta=1e-3).fit(X, y, groups=owners)
-
-
-def test_priors_must_leave_something_for_classes_with_records():
-    head = BallDPRidgePrototype(delta=1e-3, classes=[0, 1, 2], priors=[1.0, 0.0, 0.0])
-    with pytest.raises(ValueError, match="leave nothing"):
-        head.fit(people()[0], 1 + np.arange(120) % 2)
-    assert not hasattr(head, "release_")

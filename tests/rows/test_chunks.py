@@ -192,14 +192,6 @@ def test_a_fit_of_many_steps_over_a_lazy_array_says_so_once():
         assert all(w.filename == fitted.__code__.co_filename for w in told)
 
 
-@pytest.mark.usefixtures("client")
-def test_persisted_rows_of_a_cluster_are_not_lazy(client):
-    X, _ = records(n=500)
-    rows = chunked(X, (250, 250)) + 0.0
-    assert chunks.ChunkedRows(rows).is_lazy
-    assert not chunks.ChunkedRows(rows.persist()).is_lazy
-
-
 def _traces(dask_scheduler):
     """Keys of all tasks, and what the scheduler remembers of errors."""
     log = [str(entry) for entry in dask_scheduler.transition_log]

@@ -17,9 +17,13 @@ def test_rows_inside_are_not_copied(dtype):
     # Half precision is widened always, so that no row decides whether it is.
     assert (projected is X) == (dtype != np.float16)
     assert projected.dtype == np.promote_types(dtype, np.float32)
+    # Nor is one at the boundary moved beside another.
+    assert domain_factors(np.array([[0.6, 0.8], [0.0, 1.0]]), 1.0) is None
+    factors = domain_factors(np.array([[0.6, 0.8], [0.0, 2.0]]), 1.0)
+    np.testing.assert_array_equal(factors, [1.0, 0.5])
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, ">f8"])
 @pytest.mark.kills("rows/projection.py", "squares <= norm_bound", "squares <= 1.01 * norm_bound")
 def test_projection(dtype):
     rng = np.random.default_rng(2)
@@ -35,17 +39,6 @@ def test_projection(dtype):
     A, B = P[:2500].astype(float), P[2500:].astype(float)
     far = np.linalg.norm(A - B, axis=1) - np.linalg.norm(X[:2500] - X[2500:], axis=1)
     assert far.max() <= 1e-6
-
-
-def test_other_byte_orders():
-    X = np.array([[1e100, 0.0], [0.3, 0.4]], dtype=">f8")
-    np.testing.assert_allclose(project_onto_ball(X, 1.0), [[1.0, 0.0], [0.3, 0.4]])
-
-
-def test_factor_is_exact_at_the_boundary():
-    assert domain_factors(np.array([[0.6, 0.8], [0.0, 1.0]]), 1.0) is None
-    factors = domain_factors(np.array([[0.6, 0.8], [0.0, 2.0]]), 1.0)
-    np.testing.assert_array_equal(factors, [1.0, 0.5])
 
 
 @pytest.mark.parametrize("layout", [np.asarray, np.asfortranarray, lambda X: X[::-1]])

@@ -144,8 +144,9 @@ def test_rows_of_no_admitted_size_are_refused(name, tmp_path):
         chunks = da.from_array(rows, chunks=(90, -1))
         for given in (np.asfortranarray(rows), stored(rows, "own", tmp_path), chunks):
             assert_refused(name, given, y, "NaN or infinity, an entry above 1e140")
-            with pytest.raises(ValueError, match="NaN or infinity, an entry above 1e140"):
-                np.asarray(head.predict(given))
+            for ask in (head.predict, head.decision_function):
+                with pytest.raises(ValueError, match="NaN or infinity, an entry above 1e140"):
+                    np.asarray(ask(given))
 
 
 def growing(X, rows):

@@ -57,9 +57,7 @@ def test_noise_pulls_it_towards_a_public_number_and_it_stays_within_its_limits()
     assert found[0] < found[1] < found[2] == pytest.approx(certainty.CERTAINTY, rel=1e-3)
     assert factor(scores[:, 1:], 0.2, -1e3, 0.0) == 1.0
     assert factor(scores[:, 1:], 0.2, 1e3, 0.0) == certainty._LEAST
-
-
-def test_the_last_steps_tell_it():
+    # The last steps tell it.
     assert [last_of(n) for n in (1, 3, 20, 60)] == [1, 3, 5, 15]
 
 

@@ -35,19 +35,13 @@ def sums_of(k=K, d=D, seed=0):
     return means, counts, 10.0 ** rng.uniform(-4, -1, size=k)
 
 
-def test_the_discriminant_holds_no_matrix_of_classes():
+def test_no_rule_holds_a_matrix_of_classes():
     means, counts, noise = sums_of()
     given = means, noise, counts, np.eye(D) / D, 0.01, np.log(counts / counts.sum()), "auto"
     assert peak_of(discriminant._scores, *given) < 8 * K**2 / 4
-
-
-def test_margins_hold_no_matrix_of_classes():
-    means, counts, _ = sums_of()
-    own = SimpleNamespace(
-        counts=counts, sigma_counts=0.0, total=counts.sum(), class_sums=counts[:, None] * means
-    )
-    given = means, np.zeros(K), own
-    assert peak_of(initialisation._as_margins, *given) < 8 * K**2 / 4
+    own = {"counts": counts, "sigma_counts": 0.0, "total": counts.sum()}
+    own = SimpleNamespace(**own, class_sums=counts[:, None] * means)
+    assert peak_of(initialisation._as_margins, means, np.zeros(K), own) < 8 * K**2 / 4
 
 
 @pytest.mark.parametrize("seed", range(2))

@@ -78,11 +78,7 @@ def test_noise_leaves_the_multiples_at_one_and_sums_decide():
     assert against[1] == 0.0
 
 
-@pytest.mark.kills(
-    "mechanisms/rules/stacking.py",
-    "apart = np.maximum(1.0 - d * added",
-    "apart = np.maximum(1.0 + d * added",
-)
+@pytest.mark.kills("mechanisms/rules/stacking.py", "= np.maximum(1.0 - d", "= np.maximum(1.0 + d")
 def test_sums_that_are_noise_alone_count_little():
     """What noise adds to the squares of class means is no distance between them."""
     rng, d = np.random.default_rng(0), 200
@@ -188,12 +184,13 @@ def test_examples_help_and_private_records_too(head, params, less, digits):
 def test_a_folder_of_examples_is_made_of_sums_alone(digits):
     """Fewer numbers than records of many examples, and none that stands for one of them."""
     X, y, public, rest = digits
-    arrays = Examples.of(X[rest], y[rest], 10).arrays()
+    some = rest[::4]
+    arrays = Examples.of(X[some], y[some], 10).arrays()
     assert max(array.size for array in arrays.values()) <= 64 * 64
     for array in arrays.values():
         rows = np.atleast_2d(array)
         if rows.shape[1] == X.shape[1]:
-            assert np.linalg.norm(rows[:, None] - X[rest], axis=2).min() > 1e-3
+            assert np.linalg.norm(rows[:, None] - X[some], axis=2).min() > 1e-3
     one = Examples.of(X[public[:1]], y[public[:1]], 10)
     np.testing.assert_allclose(one.means[0], X[public[0]])
     assert not replace(one, means=one.coef).coef.any()
