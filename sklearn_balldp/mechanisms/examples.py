@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp, softmax
 
 from ..losses import Array
-from ..rows import rows_in_domain
+from ..rows import blas_threads_for, rows_in_domain
 from .settings import CLIP
 
 #: Inverse penalty of the examples' own model.
@@ -82,7 +82,8 @@ class Examples:
     ) -> Self:
         """Of public rows, which are brought into the domain, and the positions of their classes."""
         rows = rows_in_domain(np.array(X, dtype=np.float64), norm_bound, domain) / norm_bound
-        coef, intercept, scores = _model(rows, codes, n_classes)
+        with blas_threads_for(rows.shape[1]):
+            coef, intercept, scores = _model(rows, codes, n_classes)
         counts = np.bincount(codes, minlength=n_classes).astype(np.float64)
         known = counts > 0.0
         intercept[known] -= np.log(counts[known]) - np.log(counts[known]).mean()
