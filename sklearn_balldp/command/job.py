@@ -2,7 +2,6 @@
 
 import argparse
 import math
-import time
 import warnings
 from collections import Counter
 from dataclasses import dataclass, field, replace
@@ -18,10 +17,8 @@ from ..encoders import TableEncoder
 from ..encoders.weights import DEFAULT, DEFAULT_WIDTH
 from ..heads import HEADS as CLASSES
 from ..heads.plan import Plan
-from ..mechanisms import DescentBound, GradientPerturbation, MeanGradient
-from ..mechanisms import Records as ArrayRecords
+from ..mechanisms import GradientPerturbation
 from ..names import appearance
-from ..privacy.release import Release
 from ..publish.columns import HiddenColumns
 from ..showing import one_line
 from .columns import change_of, check_apart, declared_in, unlike_declared
@@ -34,9 +31,6 @@ from .table import SHOWN, Columns
 
 #: Width of the rows of the command's encoder of images.
 IMAGE_WIDTH = 512
-# Multiplications in a step from which its time is worth a look, and enough of them to tell it; and
-# rows of which that is told at least.
-_FAST, _ENOUGH, _SAMPLE = 10**7, 2**24, 256
 # Records for each cell of a table, below which noise costs much: at epsilon 1 and standard DP on
 # independent columns, 10 to 19 points of accuracy at 10, 6 to 11 at 20, 3 to 4 at 50.
 _RECORDS_PER_CELL = 10
@@ -56,7 +50,6 @@ class Job:
     records: Records  # the private records, which are rows but in such a plan
     public: Records | None  # public ones, if there are any
     plan: Plan  # what the fit would release
-    seconds_of_steps: float  # about how long the steps of the fit will take
     change: Any = None  # of a table: the change of a record that is declared to be hidden
     #: Public examples, as a fit takes them; empty without, and in a plan that has no rows.
     examples: dict[str, Any] = field(default_factory=dict)
@@ -139,9 +132,7 @@ def prepare(options: argparse.Namespace) -> Job:
     more = {} if examples is None else _as_examples(options, examples, step, known)
     labels = {} if protected else {"y": records.y}
     plan = head.plan(len(records.X), width, **labels, **records.groups, **more)
-    # The forecast by public records takes the same steps twice, with noise and without.
-    of_steps = (1 if public is None else 3) * seconds_of_steps(plan.release)
-    return Job(head, column, step, records, public, plan, of_steps, change, more)
+    return Job(head, column, step, records, public, plan, change, more)
 
 
 # -- options --------------------------------------------------------------------------------------
@@ -280,23 +271,6 @@ def _assumed_width(options: argparse.Namespace) -> int:
             "rows, which balldp embed makes."
         )
     return options.n_features or (DEFAULT_WIDTH if options.text else IMAGE_WIDTH)
-
-
-def seconds_of_steps(release: Release) -> float:
-    """About how long the steps of a descent take, by one of them on rows drawn at random."""
-    problem, bound, n = release.problem, release.bound, release.n_samples
-    if not isinstance(bound, DescentBound):
-        return 0.0
-    shape = bound.shape(problem)
-    if n * math.prod(shape) < _FAST:
-        return 0.0
-    size = min(n, max(_SAMPLE, _ENOUGH // math.prod(shape)))
-    rows = np.random.default_rng(0).standard_normal((size, problem.n_features))
-    some = ArrayRecords(rows, np.arange(size) % problem.n_classes)
-    query = MeanGradient(np.zeros(shape), clip=bound.clip, constant=bound.constant)
-    start = time.perf_counter()
-    query.values(problem, some)
-    return (time.perf_counter() - start) * bound.n_steps * n / size
 
 
 # -- labels ---------------------------------------------------------------------------------------

@@ -16,8 +16,6 @@ from .public import foretold
 from .records import Records
 
 _MAX_AT_RISK = 10
-#: Seconds that are not worth a word.
-SHORT = 10.0
 _BELOW = " " * 10
 
 
@@ -50,8 +48,6 @@ def describe(job: Job) -> str:
         kept = textwrap.wrap(sentence.replace(" %", "\xa0%"), 90)
         lines += [_BELOW + line.replace("\xa0%", " %") for line in kept]
     lines += _at_risk(job)
-    if job.seconds_of_steps >= SHORT:
-        lines.append(f"Time      {math.ceil(job.seconds_of_steps / 60.0)} min or less to fit")
     if release.guarantee().advantage > NOTHING_HIDDEN:
         lines.append(f"Warning   epsilon {up(release.epsilon)} hides next to nothing: lower it")
     return "\n".join(lines)
