@@ -16,7 +16,6 @@ import threading
 import warnings
 import zipfile
 from contextlib import suppress
-from datetime import date
 from pathlib import Path
 from types import SimpleNamespace
 from unicodedata import normalize
@@ -121,19 +120,11 @@ def of_one_name(path):
         file.writestr("label.npy", other.getvalue())
 
 
-def partitions(path, **columns):
-    """A folder of Parquet files whose labels are the names of its folders."""
+def partitions(path, keep=False):
+    """A folder of Parquet files whose labels are the names of its folders, or their columns too."""
     for code, label in enumerate(["neg", "pos"]):
-        own = {"e": X[code == CODES].tolist(), "label": None, **columns}
+        own = {"e": X[code == CODES].tolist(), "label": [label] * 60 if keep else None}
         parquet(path / f"label={label}" / "0.parquet", **own)
-
-
-def kept_partitions(path, cell):
-    """The same, whose files keep the column: as polars and databases write them."""
-    for code, label in enumerate(["neg", "pos"]):
-        rows = X[code == CODES].tolist()
-        value = cell(label)
-        parquet(path / f"label={value}" / "0.parquet", e=rows, label=[value] * len(rows))
 
 
 def public(*labels):
@@ -173,10 +164,6 @@ OF_PLANS = {
         *("a.csv", table("label,e\u0301,\xe9"), "! columns 6 and 7 have one name"),
     ),
     "blanks around a name": ("a.csv", table(" label ,owner"), "120 in 2 classes"),
-    "a column of the files and of their folders": (
-        *("a", lambda path: partitions(path, label=LABELS[:60])),
-        "! label=neg/0.parquet: the folder says what label is, and row 2 holds something else",
-    ),
     # One value, two spellings.
     "labels 0 and 0.0": (
         *("a.jsonl", lines(label=[k % 2 * (1 if k < 60 else 1.0) for k in range(N)])),
@@ -211,20 +198,9 @@ OF_PLANS = {
         "! arrays differ in length (e 120, label 120, classes 2); save those with one entry",
     ),
     # Other files.
-    "a folder of partitions": ("a", partitions, "120 in 2 classes"),
+    "a folder whose names say what a column holds": ("a", partitions, "! no column 'label' among"),
     "a folder of partitions that keep their column": (
-        *("a", lambda path: kept_partitions(path, str)),
-        "120 in 2 classes",
-    ),
-    "a folder of partitions by day": (
-        *(
-            "a",
-            lambda path: kept_partitions(path, lambda label: date(2024, 1, 1 + (label == "pos"))),
-        ),
-        "! a date; convert the column first",
-    ),
-    "a folder of partitions by number": (
-        *("a", lambda path: kept_partitions(path, lambda label: 1.0 + (label == "pos"))),
+        *("a", lambda path: partitions(path, keep=True)),
         "120 in 2 classes",
     ),
     "a spreadsheet": ("a.xls", "", "! save the sheet of a spreadsheet as CSV"),
@@ -517,13 +493,6 @@ def test_days_of_an_array_are_no_numbers(tmp_path):
         read(tmp_path / "a.npz", Columns("t", label="day"))
 
 
-def test_a_partition_without_a_value_is_no_class(tmp_path):
-    for folder in ("label=pos", "label=__HIVE_DEFAULT_PARTITION__"):
-        parquet(tmp_path / folder / "0.parquet", label=None)
-    found = read(tmp_path, Columns(embedding="e", label="label"), missing="drop")
-    assert (set(found.y), found.n_dropped) == ({"pos"}, N)
-
-
 LFS = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 52428\n"
 
 
@@ -558,7 +527,6 @@ LEVELS = {
     "one folder around": ("images/cat/1 images/dog/1", False),
     "folders of classes": ("cat/images/1 dog/images/1", False),
     "classes": ("cat/1 dog/1", True),
-    "named levels": ("split=a/label=cat/1 split=b/label=dog/1", True),
 }
 
 
@@ -643,9 +611,7 @@ PICTURES = {
     "jfif": ("1/a.jfif", None, "JPEG"),
     **({"avif": ("1/a.avif", None, "AVIF")} if features.check("avif") else {}),
     "JPEG 2000": ("1/a.jp2", None, "JPEG2000"),
-    "no ending": ("1/a", None, "PNG"),
     "behind a link": ("2/a.png", None, None),
-    "the name of a partition": ("label=1/a.png", None, None),
 }
 
 

@@ -20,7 +20,7 @@ from ..encoders.cells import cells_of
 from ..names import trimmed
 from ..showing import one_line
 from .options import InputError
-from .parquet import folder_of, parquet_of
+from .parquet import parquet_of
 from .pictures import pictures_of
 from .table import BESIDE, Columns, Table, fault_of, name_of, names_of
 
@@ -30,7 +30,7 @@ _BREAK = re.compile("\r\n|\r|\n")
 def table_of(path: Path, columns: Columns) -> Table:
     """A file or a folder as columns; an InputError that quotes nothing of it."""
     suffix = path.suffix.lower()
-    of_folder = folder_of if columns.image is None else pictures_of
+    of_folder = parquet_of if columns.image is None else pictures_of
     reader: Callable[..., Table] | None = of_folder if path.is_dir() else READERS.get(suffix)
     # What a pipe holds has no ending.
     if not suffix and (path.parts[1:2] == ("dev",) or not (path.is_file() or path.is_dir())):
@@ -41,7 +41,7 @@ def table_of(path: Path, columns: Columns) -> Table:
             "spreadsheet as CSV UTF-8."
         )
     try:
-        reason = fault_of(path) if path.is_file() or reader in (_npz, parquet_of) else None
+        reason = fault_of(path) if path.is_file() or reader is _npz else None
         if reason is None:
             return reader(path, columns)
     except InputError:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ..encoders.images import check_colours, pixels_of
 from ..showing import one_line
 from .options import InputError
-from .parquet import chosen, files_of, folder_of, keys_of
+from .parquet import files_of
 from .table import Cells, Columns, Table, fault_of, name_of
 
 #: Formats of pictures, by their content; others of Pillow's run programs, or only look like one.
@@ -79,37 +79,18 @@ def opened(path: Path, names: list[str | None]) -> list[Picture | None]:
 
 
 def pictures_of(path: Path, columns: Columns) -> Table:
-    """A folder of pictures, with a folder for each class; or of Parquet that names pictures."""
-    if next(path.rglob("*.parquet"), None) is not None:
-        return folder_of(path, columns)
+    """A folder of pictures, with a folder for each class."""
     if columns.owner is not None:
         raise InputError(f"{path}: a folder of images names no owners; use a table with --image.")
-    endings = {*_formats()}
-
-    def is_picture(name: Path) -> bool:
-        if name.suffix.lower() in endings:
-            return True
-        try:
-            Picture(path / name, "").check()
-        except InputError:
-            return False
-        return True
-
-    names = chosen(path, files_of(path), is_picture, ".", "pictures")
+    names = files_of(path, _formats(), ".", "pictures")
     whole: Cells = {columns.content: [str(name) for name in names]}
     if columns.label is not None:
-        label = name_of(columns.label)
-        keys = ((name, keys_of(name)) for name in names)
-        whole[label] = [k[label] if label in k else _class_of(path, name) for name, k in keys]
+        deep = next((name.parts[0] for name in names if len(name.parts) > 2), None)
+        if deep is not None:
+            raise InputError(
+                f"{path}: folders lie in {one_line(deep, 60)}, and only the first level can be the "
+                "classes: pass the folder that holds one folder for each, or a table with --image."
+            )
+        classes = [name.parts[0] if len(name.parts) > 1 else None for name in names]
+        whole[name_of(columns.label)] = classes
     return Table(path, whole)
-
-
-def _class_of(path: Path, name: Path) -> str | None:
-    """The folder of a picture; an InputError where folders of classes may lie one level below."""
-    if len(name.parts) > 2:
-        raise InputError(
-            f"{path}: folders lie in {one_line(name.parts[0], 60)}, and only the first level can "
-            "be the classes: pass the folder that holds one folder for each, or a table with "
-            "--image."
-        )
-    return name.parts[0] if len(name.parts) > 1 else None
