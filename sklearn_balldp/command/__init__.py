@@ -61,8 +61,7 @@ def _run(options: argparse.Namespace) -> int:
         caught, reason = error, _in_one_line(error)
     except KeyboardInterrupt as error:
         tell = getattr(module, "interrupted", None)
-        done = "nothing was charged or written" if tell is None else tell(options)
-        caught, reason = error, f"interrupted; {done}."
+        caught, reason = error, "interrupted." if tell is None else f"interrupted; {tell(options)}."
     except Exception as error:
         # Its text may quote private records, and Python's own status would be that of a FAIL.
         caught, kind = error, one_line(type(error).__name__, 60)
