@@ -143,7 +143,10 @@ OF_TEXTS = {
     "a blank line": ("id,text\n1,fine\n\n2,bad\n", "! row 2 is a blank line"),
     "Excel's separator": ("sep=;\nid;text\n1;fine\n", "! numbers, other marks or Excel's sep=."),
     "a line break in a name": ('"text","number\n(own)"\nfine,7\n', r"^text,number \(own\),predic"),
-    "texts without a header": ("fine\nbad\n", "names the only column, and is no record"),
+    "texts without a header": (
+        "fine\nbad\n",
+        "! no column 'text' among its 1; the first line must name them",
+    ),
     "columns that are one": ("text|id\nfine|7\n", "! separated by commas"),
     "one column of decimal commas": ("text\n1,5\n2,5\n", r"^text;pred.*\n1,5;(pos|neg);"),
     "quotes that swallow a record each": (

@@ -3,7 +3,6 @@
 import os
 import re
 import shutil
-import sys
 import warnings
 from pathlib import Path
 
@@ -180,23 +179,6 @@ def test_notes_are_told_whatever_is_asked_of_warnings(action, run):
         status, _, [note] = run(f"plan {GIVEN} --epsilon 8 --public public.csv")
     assert status == 0
     assert note.startswith("Note      --public public.csv: 1 of its 3 labels are no class")
-
-
-def test_without_a_place_to_print_an_answer_is_refused(monkeypatch, capsys):
-    """What is written elsewhere needs none."""
-    predict = "predict model rows.csv --column e"
-    with monkeypatch.context() as patch:
-        patch.setattr(sys, "stdout", None)
-        assert main(f"train {GIVEN} --epsilon 8 --out model".split()) == 0
-        assert main(f"{predict} --out labelled.csv".split()) == 0
-        for command in (f"plan {GIVEN} --epsilon 8", "verify model", predict):
-            capsys.readouterr()
-            assert main(command.split()) == 2
-            [error] = capsys.readouterr().err.splitlines()
-            assert "there is no standard output" in error
-            assert ("--out" in error) == (command == predict)
-    assert Path("model/release.json").exists()
-    assert Path("labelled.csv").exists()
 
 
 def test_an_output_that_cannot_be_written_ends_a_fit_before_a_file_is_read(run, monkeypatch):

@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import Any
 
 from ..showing import one_line
-from .options import check_files, in_options, parsed, prints, report
+from .options import check_files, in_options, parsed, report
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -43,9 +43,6 @@ def _run(options: argparse.Namespace) -> int:
     module = None
     try:
         check_files(options)
-        if sys.stdout is None and prints(options):
-            named = "name a file, --out" if options.command == "predict" else "send it to a file"
-            raise ValueError(f"there is no standard output for the answer: {named}.")
         # A command imports what it needs, which takes seconds.
         module = import_module(f".{options.command}", __package__)
         verdict = getattr(module, options.command)(options)

@@ -125,26 +125,15 @@ def _fits(kind: str, way: str, cell: Any) -> bool:
 
 
 def declared_in(path: Path) -> TableEncoder:
-    """The encoder of the columns that a file declares, in TOML or JSON."""
-
-    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        names = [name for name, _ in pairs]
-        if len({*names}) < len(names):
-            raise ValueError("a name is repeated")
-        return dict(pairs)
-
+    """The encoder of the columns that a file declares."""
     try:
         body = path.read_bytes()
         # PowerShell writes what is redirected so.
         wide = body.startswith((b"\xff\xfe", b"\xfe\xff"))
-        text = body.decode("utf-16" if wide else "utf-8-sig")
-        if path.suffix.lower() == ".json":
-            found = json.loads(text, object_pairs_hook=once)
-        else:
-            found = tomllib.loads(text)
+        found = tomllib.loads(body.decode("utf-16" if wide else "utf-8-sig"))
     except (ValueError, OSError) as error:
         fault = one_line(error, 120)
-        raise InputError(f"--columns {path}: it is no TOML, or JSON (.json): {fault}.") from None
+        raise InputError(f"--columns {path}: it is no TOML: {fault}.") from None
     try:
         return TableEncoder(found).fit()
     except ValueError as error:

@@ -122,7 +122,7 @@ def of_plan(parser: argparse.ArgumentParser) -> None:
     kinds, add = _of_records(parser), parser.add_argument
     of_rows = "column of lists, or prefix of columns"
     kinds.add_argument("--embedding", metavar="COLUMN", help=of_rows)
-    of_tables = "what each column of a table may hold (TOML or JSON), which balldp columns drafts"
+    of_tables = "what each column of a table may hold (TOML), which balldp columns drafts"
     kinds.add_argument("--columns", type=Path, metavar="TOML", help=of_tables)
     add("--label", metavar="COLUMN", required=True, help="column of labels")
     public = "public records in the same columns: for --radius edits, and to test the model on"
@@ -198,7 +198,7 @@ def of_predict(parser: argparse.ArgumentParser) -> None:
     add("model", metavar="MODEL", help="its folder, or hf://OWNER/NAME")
     add("file", type=Path, metavar="FILE", help="new records")
     kinds = ("--column", "--text", "--image", "--embedding")
-    column = "column of the records (default: the one that train was told, or the only one)"
+    column = "column of the records (default: the one that train was told)"
     add(*kinds, dest="column", help=column)
     add("--out", type=Path, help="CSV to write (default: the terminal)")
     strict = "write nothing if most cells of a column are not as declared, or a row tells nothing"
@@ -329,13 +329,6 @@ def check_files(options: argparse.Namespace) -> None:
                 raise InputError(f"{option}{path}: {reason}.")
 
 
-def prints(options: argparse.Namespace) -> bool:
-    """Whether all that a command does is to print."""
-    if options.command == "predict":
-        return options.out is None
-    return options.command in ("plan", "verify", "columns")
-
-
 def check_new(out: Path) -> None:
     """An error unless a new file can be written there: before anything is computed."""
     if out.exists() or out.is_symlink():
@@ -355,7 +348,7 @@ def in_options(message: str) -> str:
 
 def report(verdict: object) -> str:
     """A report of checks, with colours where a person reads it on a terminal."""
-    text, terminal = in_options(str(verdict)), sys.stdout is not None and sys.stdout.isatty()
+    text, terminal = in_options(str(verdict)), getattr(sys.stdout, "isatty", bool)()
     # An older terminal of Windows would show the codes.
     able = os.name != "nt" or "WT_SESSION" in os.environ
     if not (terminal and able) or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":

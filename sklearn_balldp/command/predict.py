@@ -128,13 +128,12 @@ def _records(
     if published.kind == "tables":
         # A row that is refused is named by its place in the whole file.
         columns = Columns(table=published.pipeline()[0])
-        return new_records(options.file, columns, alone=False, strict=options.strict)
+        return new_records(options.file, columns, strict=options.strict)
     kind = {"texts": "text", "images": "image", "rows": "embedding"}[published.kind]
     named: dict[str, Any] = {kind: options.column or published.column or kind}
     columns = Columns(**named)
     try:
-        alone = options.column is None
-        return new_records(options.file, columns, alone=alone, strict=options.strict)
+        return new_records(options.file, columns, strict=options.strict)
     except InputError as error:
         if kind != "embedding":
             raise

@@ -130,21 +130,13 @@ def _owners(names: list[str], kept: list[int], path: Path, column: str) -> NDArr
 
 
 def new_records(
-    path: Path, columns: Columns, *, alone: bool, strict: bool
+    path: Path, columns: Columns, *, strict: bool
 ) -> tuple[Table, list[Any], list[str]]:
     """A table, contents of its rows, and its columns of embeddings.
 
-    ``alone`` says that a column of another name is meant if it is the only one; ``strict`` that
-    what a model can say little of is an error, and no note.
+    ``strict`` says that what a model can say little of is an error, and no note.
     """
     table = table_of(path, columns)
-    if alone and len(table.cells) == 1 and columns.content not in table.cells:
-        named: dict[str, Any] = {columns.kind: next(iter(table.cells))}
-        columns = Columns(**named)
-        if columns.content not in ("text", "image", "embedding"):
-            warnings.warn(
-                f"{path}: its first line names the only column, and is no record.", stacklevel=3
-            )
     contents = contents_of(table, columns)
     absent = [i for i, content in enumerate(contents, 1) if content is None]
     if absent and columns.text is None:
