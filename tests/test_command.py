@@ -217,7 +217,7 @@ def bad_files(tmp_path_factory):
 
 
 @pytest.mark.parametrize(("command", "match"), BAD)
-@pytest.mark.kills("command/public.py", "if common > len(contents) / 2 and (", "if False and (")
+@pytest.mark.kills("command/public.py", '"public": (0.5,', '"public": (1.0,')
 def test_bad_input_ends_in_one_line_before_any_noise(
     command, match, bad_files, monkeypatch, capsys
 ):
@@ -395,11 +395,6 @@ def test_public_records_tell_what_the_noise_costs(balldp):
     ]
     assert errors[0] < 10.0 < errors[1]
     assert "18 records tell no more" in line("8", "few.csv")
-    # What uniform priors cost is no cost of the noise.
-    rare = balldp("plan private.csv ROWS --radius 0.5 --public public.csv --epsilon 8 --rare")
-    noise, rule = rare.splitlines()[-2:]
-    assert "the noise costs" in noise
-    assert rule.strip().startswith("--rare costs")
     # Noise alone may be right by chance.
     assert max(points("0.0001") for _ in range(3)) > 20.0
     assert points("8") < 5.0

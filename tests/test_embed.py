@@ -101,11 +101,11 @@ def test_rows_and_texts_make_one_model(owner, balldp, embedded):
     assert (released.encoder, released.unit) == (embedded[1][0], "person" if owner else "record")
 
 
-@pytest.mark.kills("command/public.py", "if records.n_dropped:", "if False:")
+@pytest.mark.kills("command/public.py", "if found.n_dropped:", "if False:")
 @pytest.mark.kills(
     "command/train.py", "**job.records.groups, **job.examples", "**job.records.groups"
 )
-@pytest.mark.kills("command/public.py", "0 if columns.table is None", "9 if columns.table is None")
+@pytest.mark.kills("command/public.py", '"examples": (0.0,', '"examples": (0.5,')
 @pytest.mark.parametrize("protected", [False, True])
 def test_public_examples_of_a_file(protected, balldp, embedded, capsys):
     """As texts or as rows; nothing compares them with the private records."""

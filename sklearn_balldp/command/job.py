@@ -3,7 +3,6 @@
 import argparse
 import math
 import warnings
-from collections import Counter
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -18,15 +17,14 @@ from ..encoders.weights import DEFAULT, DEFAULT_WIDTH
 from ..heads import HEADS as CLASSES
 from ..heads.plan import Plan
 from ..mechanisms import GradientPerturbation
-from ..names import appearance
 from ..publish.columns import HiddenColumns
-from ..showing import one_line
+from ..showing import listed
 from .columns import change_of, check_apart, declared_in, unlike_declared
 from .embed import encoder_from, maker_of, radius_of_edits, rows_of
 from .names import NO_NAMES, beside_of, declared_classes, texts_of_classes, vectors_of
 from .options import CANDIDATES, EDITS, HEADS, InputError
-from .public import of_classes, read_examples, read_public
-from .records import Records, aligned, read
+from .public import of_classes, read_further
+from .records import Records, aligned, read, tell_alike
 from .table import SHOWN, Columns
 
 #: Width of the rows of the command's encoder of images.
@@ -87,8 +85,9 @@ def prepare(options: argparse.Namespace) -> Job:
         raise InputError(
             f"--delta {options.delta:g} must be above 0 and below 1/n, {1 / n_units:.2g}."
         )
-    public = read_public(options.public, replace(columns, owner=None), records)
-    examples = read_examples(options.examples, replace(columns, owner=None), public)
+    alone = replace(columns, owner=None)
+    public = read_further("public", options.public, alone, records)
+    examples = read_further("examples", options.examples, alone, public)
     protected = options.labels == "protected"
     if protected:
         classes = declared_classes(options.classes)
@@ -287,18 +286,7 @@ def _check_labels(option: str, records: Records) -> None:
             f"{option}: {n_classes} different labels in {n_records} records would be published; "
             "name the column of the classes."
         )
-    looks = Counter(map(appearance, names))
-    alike = [name for name in names if looks[appearance(name)] > 1]
-    shown = ", ".join(repr(one_line(name, 40)) for name in alike[:SHOWN])
-    notes = {
-        f"{records.n_respelled:,} records write their class otherwise (7.0 for 7, blanks at an "
-        "end); it is one class.": records.n_respelled,
-        f"{len(alike)} classes differ by case, blanks or forms of letters alone: {shown}. Write "
-        "them alike if they are one.": alike,
-    }
-    for note, holds in notes.items():
-        if holds:
-            warnings.warn(f"{option}: {note}", stacklevel=2)
+    tell_alike(f"{option}: {{}} classes", names, lambda same: listed([*map(repr, same)], SHOWN))
 
 
 def _declared(records: Records, classes: list[str], path: Path) -> Records:

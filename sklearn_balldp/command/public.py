@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from ..names import appearance
-from ..showing import one_line
+from ..showing import listed, one_line
 from .options import InputError
 from .records import Records, aligned, read
 from .table import SHOWN, Columns
@@ -21,61 +20,43 @@ from .table import SHOWN, Columns
 _NOISELESS, _TOO_FAR = 1e3, 10.0
 
 
-def read_public(path: Path | None, columns: Columns, private: Records) -> Records | None:
-    """Public records of a file, if one is named; private records must not pass for them."""
-    if path is None:
-        return None
-    public = _whole(f"--public {path}", path, columns)
-    contents = {*map(_digest, public.X)}
-    common = len({*map(_digest, private.X)} & contents)
-    # Short answers are given by many: what counts is how many different ones there are.
-    # In tables of few values many records are equal, and that tells nothing.
-    if common > len(contents) / 2 and (columns.table is None or 2 * common > len(public.X)):
-        raise InputError(
-            f"--public {path}: {common:,} of its {len(contents):,} different records are "
-            "among the private ones; name records that may be published."
-        )
-    if common:
-        warnings.warn(
-            f"--public {path}: {common:,} of its records are among the private ones.", stacklevel=2
-        )
-    return public
+def read_further(
+    option: str, path: Path | None, columns: Columns, others: Records | None
+) -> Records | None:
+    """Records of a public file that lack nothing, if one is named; others must not pass for them.
 
-
-def read_examples(path: Path | None, columns: Columns, public: Records | None) -> Records | None:
-    """Public examples of a file, if one is named; those that test the model must not be among them.
-
-    Nothing compares them with the private records: what is said of it would tell that one is there.
+    Those of ``--public`` are compared with the private ones, and ``--examples`` with ``--public``
+    alone: what is said of the private ones would tell that one is there.
     """
     if path is None:
         return None
-    examples = _whole(f"--examples {path}", path, columns)
-    contents = {*map(_digest, examples.X)}
-    common = 0 if public is None else len({*map(_digest, public.X)} & contents)
-    # In tables of few values many records are equal by chance.
-    if common > (0 if columns.table is None else len(contents) / 2):
-        raise InputError(
-            f"--examples {path}: {common:,} of its {len(contents):,} different records are in "
-            "--public too, which tests the model; take them out of one of the two."
+    named, found = f"--{option} {path}", read(path, columns, missing="drop")
+    if found.n_dropped:
+        warnings.warn(
+            f"{named}: {found.n_dropped:,} of its records lack something, and are left out.",
+            stacklevel=2,
         )
-    return examples
+    # Short answers are given by many: what counts is how many different ones there are.
+    contents = {*map(_digest, found.X)}
+    common = 0 if others is None else len({*map(_digest, others.X)} & contents)
+    most, of, remedy = {
+        "public": (0.5, "among the private ones", "name records that may be published"),
+        "examples": (0.0, "in --public too, which tests the model", "take them out of one of both"),
+    }[option]
+    # In tables of few values many records are equal by chance.
+    if common > (most * len(contents) if columns.table is None else len(found.X) / 2):
+        raise InputError(
+            f"{named}: {common:,} of its {len(contents):,} different records are {of}; {remedy}."
+        )
+    if common:
+        warnings.warn(f"{named}: {common:,} of its records are {of}.", stacklevel=2)
+    return found
 
 
 def _digest(record: Any) -> bytes:
     # Rows and images would take their memory again.
     body = record.encode() if isinstance(record, str) else np.asarray(record).tobytes()
     return hashlib.blake2b(body, digest_size=16).digest()
-
-
-def _whole(named: str, path: Path, columns: Columns) -> Records:
-    """Records of a public file that lack nothing; how many others there are is said."""
-    records = read(path, columns, missing="drop")
-    if records.n_dropped:
-        warnings.warn(
-            f"{named}: {records.n_dropped:,} of its records lack something, and are left out.",
-            stacklevel=3,
-        )
-    return records
 
 
 def of_classes(named: str, public: Records, classes: Any) -> Records | None:
@@ -85,17 +66,15 @@ def of_classes(named: str, public: Records, classes: Any) -> Records | None:
     strange = ~np.isin(labels, classes)
     if not strange.any():
         return replace(public, y=y)
-    near = {appearance(str(name)): f", nearly {one_line(name, 40)!r}" for name in classes}
     shown = [
-        f"{one_line(label, 40)!r} ({count:,} records{near.get(appearance(label), '')})"
+        f"{one_line(label, 40)!r} ({count:,} records)"
         for label, count in zip(labels[strange].tolist(), counts[strange], strict=True)
     ]
-    more = " and others" if len(shown) > SHOWN else ""
     places = np.flatnonzero(~np.isin(y, labels[strange]))
     use = f"The other {len(places):,} records are used" if len(places) else "No accuracy is stated"
     warnings.warn(
         f"{named}: {len(shown):,} of its {len(labels):,} labels are no class: "
-        f"{', '.join(shown[:SHOWN])}{more}. {use}.",
+        f"{listed(shown, SHOWN)}. {use}.",
         stacklevel=2,
     )
     if not len(places):
@@ -144,25 +123,14 @@ def foretold(
     def right(model: Any) -> NDArray[np.bool_]:
         return model.predict(rows[tested]) == labels[tested]
 
-    said = f"{_cost(right(plain), right(noisy), 'the noise')} (the same fit on {len(fitted):,} "
-    said += f"public records, repeated, and tested on {len(tested):,} others)"
-    rules = [name for name in ("priors", "class_weight") if getattr(head, name, None) is not None]
-    if not rules:
-        return said
-    common = _cost(right(plain.with_rule(**dict.fromkeys(rules))), right(plain), "--rare")
-    return f"{said}\n{' ' * 10}{common}, for the sake of rare classes"
-
-
-def _cost(before: NDArray[np.bool_], after: NDArray[np.bool_], what: str) -> str:
-    """How much accuracy is lost between two models of the same records, and how far that may err.
-
-    The error is two standard deviations of how many records only one of the two is right about.
-    """
-    n, differ = len(before), int(np.sum(before != after))
+    before, after, n = right(plain), right(noisy), len(tested)
     cost = 100.0 * max(float(np.mean(before) - np.mean(after)), 0.0)
-    # One more that differs, as none in few tells little.
-    error = 200.0 * math.sqrt(differ + 1) / n
-    found = f"{what} costs {cost:.0f} points, give or take {error:.0f}"
-    if error > _TOO_FAR:
-        found += f" ({n:,} records tell no more: name more public ones)"
-    return f"{found}: {np.mean(after):.2f}, and {np.mean(before):.2f} without it"
+    # Two standard deviations of how many records only one of the two models is right about; one
+    # more that differs, as none in few tells little.
+    error = 200.0 * math.sqrt(np.sum(before != after) + 1) / n
+    few = f" ({n:,} records tell no more: name more public ones)" if error > _TOO_FAR else ""
+    return (
+        f"the noise costs {cost:.0f} points, give or take {error:.0f}{few}: {np.mean(after):.2f}, "
+        f"and {np.mean(before):.2f} without it (the same fit on {len(fitted):,} public records, "
+        f"repeated, and tested on {n:,} others)"
+    )

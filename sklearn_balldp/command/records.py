@@ -5,7 +5,7 @@ A cell is read from its own value alone, and no error quotes one.
 
 import difflib
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -44,7 +44,6 @@ class Records:
     kept: list[int] = field(default_factory=list)  # their places in the file
     n_dropped: int = 0  # how many lacked something
     n_repeated: int = 0  # how many have the content of an earlier one
-    n_respelled: int = 0  # how many write their label in another way than the first of their class
     #: Of a table: how many cells of each column are not as declared.
     counts: dict[str, Counts] = field(default_factory=dict)
     odd: tuple[str, ...] = ()  # of a table: what may be meant otherwise than it is read
@@ -80,12 +79,9 @@ def read(path: Path, columns: Columns, *, missing: str = "error") -> Records:
     if not kept:
         raise InputError(f"{path}: no record is complete.")
     X, *named = ([own[i] for i in kept] for own in cells.values())
-    labels, owners, respelled = None, None, 0
+    labels, owners = None, None
     if columns.label is not None:
-        names = aligned(map(trimmed, named[0]))
-        first = dict(zip(reversed(names), reversed(named[0]), strict=True))
-        respelled = sum(first[label] != n for label, n in zip(names, named[0], strict=True))
-        labels = np.array(names)
+        labels = np.array(aligned(map(trimmed, named[0])))
     if columns.owner is not None:
         owners = _owners(named[-1], kept, path, columns.owner)
     embeds, encoder = columns.kind in ("embedding", "table"), columns.table
@@ -95,7 +91,6 @@ def read(path: Path, columns: Columns, *, missing: str = "error") -> Records:
         owners,
         n_dropped=len(dropped),
         n_repeated=len(X) - len({blake2b(x).digest() if embeds else x for x in X}),
-        n_respelled=respelled,
         kept=kept,
         counts={} if encoder is None else encoder.counts(declared_cells(table, encoder)),
         odd=() if encoder is None else tuple(odd_codes(table, encoder)),
@@ -115,18 +110,26 @@ def aligned(labels: Iterable[str], classes: Iterable[str] = ()) -> list[str]:
 def _owners(names: list[str], kept: list[int], path: Path, column: str) -> NDArray[np.str_]:
     """Owners in one spelling; those who look alike are told by their rows."""
     owners = [*map(spelling, names)]
-    looks: dict[str, dict[str, int]] = {}
+    rows = dict[str, int]()
     for owner, place in zip(owners, kept, strict=True):
-        looks.setdefault(appearance(owner), {}).setdefault(owner, place + 1)
-    alike = [[*rows.values()] for rows in looks.values() if len(rows) > 1]
+        rows.setdefault(owner, place + 1)
+    what = f"{path}: {{}} owners in {column}"
+    tell_alike(what, rows, lambda same: rows_in_words([rows[name] for name in same]))
+    return np.array(owners)
+
+
+def tell_alike(what: str, names: Iterable[str], shown: Callable[[list[str]], str]) -> None:
+    """Warn of names that differ by what is easily overlooked alone."""
+    looks: dict[str, list[str]] = {}
+    for name in names:
+        looks.setdefault(appearance(name), []).append(name)
+    alike = [same for same in looks.values() if len(same) > 1]
     if alike:
         warnings.warn(
-            f"{path}: {sum(map(len, alike))} owners in {column} differ from another by case, "
-            f"blanks or forms of letters alone, the first in {rows_in_words(alike[0])}. Write them "
-            "alike if they are one person: each counts as an owner.",
+            f"{what.format(sum(map(len, alike)))} differ by case, blanks or forms of letters "
+            f"alone, the first of them {shown(alike[0])}. Write them alike if they are one.",
             stacklevel=3,
         )
-    return np.array(owners)
 
 
 def new_records(
