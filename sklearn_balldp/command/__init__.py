@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import Any
 
 from ..showing import one_line
-from .options import check_files, in_options, parsed, report
+from .options import check_files, in_options, parsed, report, settle
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -42,6 +42,7 @@ def _run(options: argparse.Namespace) -> int:
     caught: BaseException
     module = None
     try:
+        settle(options)
         check_files(options)
         # A command imports what it needs, which takes seconds.
         module = import_module(f".{options.command}", __package__)

@@ -17,7 +17,7 @@ from ..datasets import BREAST_CANCER, load_messages
 from ..encoders import TableEncoder
 from ..heads import BallDPLogisticRegression
 from ..writing import new_folder, write_new
-from .options import parsed, report
+from .options import parsed, report, settle
 from .train import train
 from .verify import verify
 
@@ -81,7 +81,9 @@ def _typed(command: str, place: Path) -> argparse.Namespace:
     """Options of a command, which is shown as a user types it."""
     words = _words(command, place)
     print(f"\n$ balldp {shlex.join(words)}", flush=True)
-    return parsed(words)
+    options = parsed(words)
+    settle(options)
+    return options
 
 
 def _messages(folder: Path) -> tuple[Any, ...]:

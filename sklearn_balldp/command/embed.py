@@ -50,9 +50,6 @@ class _Made(msgspec.Struct, forbid_unknown_fields=True):
 def embed(options: argparse.Namespace) -> None:
     """Write the rows of a file, with its labels and owners."""
     out, start = options.out, time.monotonic()
-    for name in ("edits", "max_length"):
-        if getattr(options, name) and options.text is None:
-            raise InputError(f"--{name.replace('_', '-')} is for --text.")
     columns = Columns(options.text, options.image, label=options.label, owner=options.owner)
     encoder = encoder_from(columns.kind, options, options.cache or parts_of(out))
     records = read(options.file, columns, missing=options.missing)

@@ -3,6 +3,7 @@
 import argparse
 import math
 import warnings
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from ..publish.columns import HiddenColumns
 from ..showing import listed
 from .columns import change_of, check_apart, declared_in, unlike_declared
 from .embed import encoder_from, maker_of, radius_of_edits, rows_of
-from .names import NO_NAMES, beside_of, declared_classes, texts_of_classes, vectors_of
+from .names import beside_of, declared_classes, texts_of_classes, vectors_of
 from .options import CANDIDATES, EDITS, HEADS, InputError
 from .public import of_classes, read_further
 from .records import Records, aligned, read, tell_alike
@@ -139,74 +140,28 @@ def prepare(options: argparse.Namespace) -> Job:
 
 def _radius(options: argparse.Namespace) -> Any:
     """A number, :data:`EDITS`, or None for any distance."""
-    text = options.radius
-    if text == "none":
-        return None
-    if text == EDITS:
-        if (
-            options.public is None
-            or options.columns
-            or (options.text and options.command == "plan")
-        ):
-            raise InputError(
-                "--radius edits needs --public FILE: texts of the same kind, with train --text, or "
-                "rows of them that balldp embed --edits made."
-            )
-        return EDITS
-    try:
+    text, radius = options.radius, math.nan
+    if text in ("none", EDITS):
+        return None if text == "none" else EDITS
+    with suppress(ValueError):
         radius = float(text)
-    except ValueError:
-        radius = math.nan
     if not 0.0 < radius <= 2.0:
-        why = "; rows of unit norm are never further apart than 2" if radius > 2.0 else ""
         raise InputError(
-            f"--radius {text}: give a number above 0 and at most 2, 'edits', or 'none' for any "
-            f"distance{why}."
+            f"--radius {text}: give a number above 0 and at most 2, as rows of unit norm are never "
+            "further apart, 'edits', or 'none' for any distance."
         )
     return radius
 
 
 def _params(options: argparse.Namespace) -> dict[str, Any]:
     """Parameters that follow from options alone."""
-    name, keeps = options.head, getattr(options, "keep_transcript", None) is not None
-    protected, descends = options.labels == "protected", name in ("logistic", "svc")
-    rare, risk = options.rare, options.risk
-    sizes, guess = "--labels public: sizes of classes are hidden otherwise.", 1.0 / CANDIDATES
-    beyond = risk is not None and not guess < risk < 1.0
-    refused = {
-        f"--risk {risk} must lie between a blind guess, {guess:g}, and 1.": beyond,
-        f"--rare needs {sizes}": rare and protected,
-        f"--examples {options.examples} are the private records; name public ones.": (
-            options.examples is not None and options.examples.resolve() == options.file.resolve()
-        ),
-        "--class-texts FILE: --examples tell more about the classes; name one of both.": (
-            options.examples is not None and options.class_texts not in (None, NO_NAMES)
-        ),
-        "--examples: --head prototypes has no use for them.": options.examples is not None
-        and name == "prototypes",
-        "--rare: scores of the SVC are no log-odds; use --head logistic.": rare and name == "svc",
-        f"--keep-transcript: --head {name} has no steps to keep.": keeps and not descends,
-        "--labels protected needs --classes FILE, a public list of labels.": protected
-        and not options.classes,
-        "--classes is for --labels protected; public labels are read from FILE.": options.classes
-        and not protected,
-        "--class-texts FILE is for --text; rows bring vectors of classes along.": not options.text
-        and options.class_texts not in (None, NO_NAMES),
-        "--max-length is for --text.": options.max_length is not None and not options.text,
-        "--cache: embeddings are not computed; leave it out.": options.cache
-        and (options.embedding or options.columns),
-        "--encoder: the rows of a table follow from --columns; leave it out.": options.encoder
-        and options.columns,
-    }
-    for reason, wrong in refused.items():
-        if wrong:
-            raise InputError(reason)
     params: dict[str, Any] = {"epsilon": options.epsilon, "delta": options.delta}
-    if risk is not None:
-        params["epsilon"] = epsilon_from_certificate(risk, guess, options.delta)
-    if rare:
-        params |= {"class_weight": "balanced"} if name == "logistic" else {"priors": "uniform"}
-    if keeps:
+    if options.risk is not None:
+        params["epsilon"] = epsilon_from_certificate(options.risk, 1.0 / CANDIDATES, options.delta)
+    if options.rare:
+        rule = {"class_weight": "balanced"} if options.head == "logistic" else {"priors": "uniform"}
+        params |= rule
+    if getattr(options, "keep_transcript", None) is not None:
         params["mechanism"] = GradientPerturbation(keep_transcript=True)
     return params
 

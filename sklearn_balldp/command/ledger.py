@@ -27,8 +27,6 @@ class Account:
         """The ledger that options name, if they do; an InputError if it cannot count this fit."""
         path, limit = options.ledger, options.limit
         if path is None:
-            if limit is not None:
-                raise InputError("--limit needs --ledger FILE: the file that keeps it.")
             return None
         named = f"--ledger {path}"
         if limit is not None and not in_range(limit, Epsilon):

@@ -15,14 +15,12 @@ from numpy.typing import NDArray
 from ..heads import HEADS as CLASSES
 from ..names import trimmed
 from ..showing import listed
-from .options import HEADS, InputError
+from .options import HEADS, NO_NAMES, InputError
 from .records import Records, aligned, read
 from .table import BESIDE, SHOWN, Columns
 
 #: Arrays beside rows: classes, their vectors, and whether a public list declared these classes.
 NAMES, VECTORS, DECLARED = (f"{BESIDE}{name}" for name in ("classes", "vectors", "declared"))
-#: What ``--class-texts`` says to do without names.
-NO_NAMES = "none"
 
 
 def declared_classes(path: Path) -> list[str]:

@@ -21,6 +21,8 @@ HEADS = {
 }
 #: A radius that public texts tell, and the share of their edits that it hides.
 EDITS, HIDDEN_EDITS = "edits", 0.9
+#: What ``--class-texts`` says to do without names.
+NO_NAMES = "none"
 #: Any replacement of a record in a table, and of its label.
 HIDE_ALL = "all"
 #: Equally likely candidates that a risk is about.
@@ -37,17 +39,8 @@ PARAMETERS = {
     "weights": "--encoder",
 }
 # Files that are read, the first two without an option; a model may lie on the hub too.
-_READ = (
-    "model",
-    "file",
-    "public",
-    "examples",
-    "classes",
-    "class_texts",
-    "columns",
-    "private",
-    "earlier",
-)
+_READ = "model", "file", "public", "examples", "classes", "class_texts", "columns", "private"
+_READ += ("earlier",)
 # Codes of terminals: green, yellow, red, violet and grey.
 _COLOURS = {PASS: 32, WEAK: 33, FAIL: 31, CANNOT_CHECK: 35, STATED: 90}
 _VERIFY = """\
@@ -257,37 +250,77 @@ def parsed(arguments: list[str] | None) -> argparse.Namespace:
         parser.error(f"{command!r} is no command{_meant(command, COMMANDS)}")
     if command is not None:
         _check_names(words[words.index(command) :], command, parsers)
-    options = parser.parse_args(words)
-    fault = _settled(options) if command in ("plan", "train") else None
-    if fault is not None:
-        parsers[str(command)].error(fault)
-    return options
+    return parser.parse_args(words)
 
 
-def _settled(options: argparse.Namespace) -> str | None:
-    """Fill in what is hidden by default; what is wrong with it, if anything is."""
-    of_table = options.columns is not None
-    if options.hide is not None and not of_table:
-        return "--hide is for --columns; of other records name a --radius"
-    if options.radius is None and not of_table:
-        return "the following arguments are required: --radius"
-    if options.radius is None:
-        options.hide = (options.hide or HIDE_ALL).strip()
-    everything, labels = options.hide == HIDE_ALL, options.labels
-    if everything and labels == "public":
-        return 'with public labels say how many cells are hidden, as --hide "any 2"'
-    if options.hide is not None and not everything and labels == "protected":
-        return (
-            f"--hide {options.hide!r} is for public labels: where they are protected, it takes as "
-            "much noise as --hide all, which hides more"
-        )
-    options.labels = labels or ("protected" if everything else "public")
-    if everything and options.classes is None:
-        return (
-            "--hide all hides the label too, and needs --classes FILE, a public list of labels, "
-            'one a line; or hide less, with public labels, as --hide "any 2"'
-        )
-    return None
+def settle(options: argparse.Namespace) -> None:
+    """Fill in what is hidden by default; an InputError where options contradict each other."""
+    of = vars(options).get
+    text, table, private = of("text"), of("columns") is not None, of("private")
+    hide, labels, radius = of("hide"), of("labels"), of("radius")
+    if table and radius is None:
+        hide = options.hide = (hide or HIDE_ALL).strip()
+    everything, train = hide == HIDE_ALL, options.command in ("plan", "train")
+    if train:
+        options.labels = labels or ("protected" if everything else "public")
+    protected, classes = of("labels") == "protected", of("classes") is not None
+    head, rare, risk, examples = of("head"), of("rare"), of("risk"), of("examples")
+    steps, described = of("keep_transcript"), of("class_texts") not in (None, NO_NAMES)
+    refused = {
+        "--hide is for --columns; of other records name a --radius": hide and not table,
+        "the following arguments are required: --radius": train and not table and radius is None,
+        'with public labels say how many cells are hidden, as --hide "any 2"': (
+            everything and labels == "public"
+        ),
+        f"--hide {hide!r} is for public labels: where they are protected, it takes as much noise "
+        "as --hide all, which hides more": hide and not everything and protected,
+        "--classes is for --labels protected; public labels are read from FILE": (
+            train and classes and not protected
+        ),
+        "--radius edits needs --public FILE: texts of the same kind, with train --text, or rows of "
+        "them that balldp embed --edits made": radius == EDITS
+        and (of("public") is None or table or (text and options.command == "plan")),
+        f"--risk {risk} must lie between a blind guess, {1.0 / CANDIDATES:g}, and 1": (
+            risk is not None and not 1.0 < CANDIDATES * risk < CANDIDATES
+        ),
+        "--rare needs --labels public: sizes of classes are hidden otherwise": rare and protected,
+        "--rare: scores of the SVC are no log-odds; use --head logistic": rare and head == "svc",
+        f"--examples {examples} are the private records; name public ones": (
+            examples and examples.resolve() == options.file.resolve()
+        ),
+        "--examples: --head prototypes has no use for them": examples and head == "prototypes",
+        "--labels protected, or --hide all, needs --classes FILE, a public list of labels, one "
+        'a line; or hide less, with public labels, as --hide "any 2"': protected and not classes,
+        "--class-texts FILE: --examples tell more about the classes; name one of both": (
+            examples and described
+        ),
+        "--class-texts FILE is for --text; rows bring vectors of classes along": (
+            described and not text
+        ),
+        f"--keep-transcript: --head {head} has no steps to keep": (
+            steps and head not in ("logistic", "svc")
+        ),
+        "--max-length is for --text": of("max_length") is not None and not text,
+        "--edits is for --text": of("edits") and not text,
+        "--encoder: the rows of a table follow from --columns; leave it out": (
+            table and of("encoder")
+        ),
+        "--limit needs --ledger FILE: the file that keeps it": (
+            of("limit") is not None and of("ledger") is None
+        ),
+        "--label, and --owner, are for --private FILE: pass these together": (
+            options.command == "verify"
+            and (of("label") or of("owner"))
+            and not (private and of("label"))
+        ),
+        f"--private {private}: name the --label that train was told, and the --owner if it was "
+        "told one; or save X and y as the head took them (numpy.savez)": (
+            private and not of("label") and not private.lower().endswith(".npz")
+        ),
+    }
+    for reason, wrong in refused.items():
+        if wrong:
+            raise InputError(f"{reason}.")
 
 
 def _check_names(words: list[str], command: str, parsers: dict[str, _Parser]) -> None:
@@ -320,7 +353,7 @@ def check_files(options: argparse.Namespace) -> None:
             raise InputError(f"--out {options.out} must end in {' or '.join(endings)}.")
     for name in _READ:
         value, option = given.get(name), "" if name in _READ[:2] else f"--{name.replace('_', '-')} "
-        value = None if (name, value) == ("class_texts", "none") else value
+        value = None if (name, value) == ("class_texts", NO_NAMES) else value
         for path in value if isinstance(value, list) else [value]:
             if path is not None and not str(path).startswith("hf:") and not os.path.exists(path):
                 raise InputError(f"{option}{path}: there is no such file or folder.")

@@ -22,15 +22,8 @@ from .table import Columns
 def verify(options: argparse.Namespace) -> Verdict:
     """Check the model."""
     private, encoder = options.private, options.encoder
-    if options.label is not None or options.owner is not None:
-        if None in (private, options.label):
-            raise InputError("--label, and --owner, are for --private FILE: pass these together.")
+    if options.label is not None:
         private, encoder = _as_trained(Path(private), options)
-    elif private is not None and not private.lower().endswith(".npz"):
-        raise InputError(
-            f"--private {private}: name the --label that train was told, and the --owner if it was "
-            "told one; or save X and y as the head took them (numpy.savez)."
-        )
     return verdict_of(options.model, private=private, earlier=options.earlier, encoder=encoder)
 
 
