@@ -3,12 +3,14 @@
 Every row comes out, or an error names its number; no error quotes a cell.
 """
 
+import codecs
 import csv
 import io
 import json
 import re
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -71,22 +73,15 @@ def _text(path: Path) -> bytes:
 def _csv(path: Path, columns: Columns) -> Table:
     csv.field_size_limit(2**31 - 1)
     body = _text(path)
-
-    def parsed(mark: str, strict: bool) -> Iterator[list[str]]:
-        text = io.TextIOWrapper(io.BytesIO(body), encoding="utf-8-sig", newline="")
-        return csv.reader(text, delimiter=mark, strict=strict)
-
-    mark = "\t" if path.suffix.lower() == ".tsv" else _separator(path, parsed)
-    rows = list[list[str]]()
-    try:
-        rows.extend(parsed(mark, True))
-    except csv.Error:
-        place = f"row {len(rows)}" if rows else "the first line"
+    text = body.decode("utf-8-sig")
+    mark, rows = _parsed(path, text, "\t" if path.suffix.lower() == ".tsv" else ",;")
+    names = names_of(path, _named(rows.pop(0) if rows else []))
+    # Of a file without names the first record would be lost; a wrong mark makes one column of all.
+    if not names or (len(names) == 1 and re.match(r"[\[(]?[-+\d]|sep=|.*[;\t|]", names[0])):
         raise InputError(
-            f"{path}: the quotes of {place} do not match; put them around whole cells, and write "
-            "each one inside of a cell twice."
-        ) from None
-    names = _header(path, rows.pop(0) if rows else [])
+            f"{path}: its first line must name the columns, separated by commas (in a .tsv by "
+            "tabs); it holds no names, numbers, other marks or Excel's sep=."
+        )
     width = len(names)
     while width > 1 and rows and not rows[-1]:
         # Blank lines at the end hold no record.
@@ -94,9 +89,9 @@ def _csv(path: Path, columns: Columns) -> Table:
     for number, row in enumerate(rows, 1):
         if width == 1:
             row += [] if row else [""]
-        if not row:
+        elif not row:
             raise InputError(f"{path}: row {number} is a blank line; leave it out.")
-        if width > 1 and trimmed(row[0]) == names[0] and [*map(name_of, row)][:width] == names:
+        elif trimmed(row[0]) == names[0] and [*map(name_of, row)][:width] == names:
             raise InputError(f"{path}: row {number} repeats the first line; leave it out.")
         if not _fits(row, width):
             amount = "more" if len(row) > width else "fewer"
@@ -108,9 +103,44 @@ def _csv(path: Path, columns: Columns) -> Table:
             "are part of a text must be written twice, or they join records.",
             stacklevel=3,
         )
-    cells = map(list, zip(*rows, strict=False)) if rows else ([] for _ in names)
-    marked = body.startswith(b"\xef\xbb\xbf")
-    return Table(path, dict(zip(names, cells, strict=False)), mark, marked)
+    cells = {name: [row[place] for row in rows] for place, name in enumerate(names)}
+    return Table(path, cells, mark, body.startswith(codecs.BOM_UTF8))
+
+
+def _parsed(path: Path, text: str, marks: str) -> tuple[str, list[list[str]]]:
+    """The rows of a CSV, and the mark that makes all of them as wide as the names.
+
+    If commas and semicolons both do, as many spreadsheets write these, it is the one that makes
+    more columns, and if none does the one that fits more rows.
+    """
+
+    def read(mark: str, strict: bool = True) -> Iterator[list[str]]:
+        return csv.reader(io.StringIO(text, newline=""), delimiter=mark, strict=strict)
+
+    widths = {mark: len(_named(next(read(mark, False), []))) for mark in marks}
+    found = dict[str, tuple[bool, int, list[list[str]], bool]]()
+    for mark in [mark for mark, width in widths.items() if width > 1] or marks:
+        rows, whole = list[list[str]](), False
+        with suppress(csv.Error):
+            rows.extend(read(mark))
+            whole = True
+        fits = [not row or _fits(row, widths[mark]) for row in rows]
+        every = whole and all(fits)
+        found[mark] = every, widths[mark] if every else sum(fits), rows, whole
+    if len({own[:2] for own in found.values()}) < len(found) and found[","][0] and widths[","] > 1:
+        raise InputError(
+            f"{path}: commas part all rows into {widths[',']} cells, and so do semicolons; put "
+            "quotes around names and cells that hold one of them."
+        )
+    mark = max(found, key=lambda mark: found[mark][:2])
+    *_, rows, whole = found[mark]
+    if not whole:
+        place = f"row {len(rows)}" if rows else "the first line"
+        raise InputError(
+            f"{path}: the quotes of {place} do not match; put them around whole cells, and write "
+            "each one inside of a cell twice."
+        )
+    return mark, rows
 
 
 def _fits(row: list[str], width: int) -> bool:
@@ -118,48 +148,11 @@ def _fits(row: list[str], width: int) -> bool:
     return len(row) >= width and not any(map(str.strip, row[width:]))
 
 
-def _separator(path: Path, parsed: Callable[[str, bool], Iterator[list[str]]]) -> str:
-    """A comma, or a semicolon as many spreadsheets write: what makes all rows as wide as the names.
-
-    If both do it is the one that makes more columns, and if none does the one that fits more rows.
-    """
-    widths = {mark: len(_named(next(parsed(mark, False), []))) for mark in ",;"}
-    marks = [mark for mark, width in widths.items() if width > 1] or [*widths]
-    if len(marks) == 1:
-        return marks[0]
-    found = dict[str, tuple[bool, int]]()
-    for mark, width in widths.items():
-        fits = list[bool]()
-        try:
-            fits.extend(not row or _fits(row, width) for row in parsed(mark, True))
-        except csv.Error:
-            fits.append(False)
-        found[mark] = all(fits), width if all(fits) else sum(fits)
-    if found[","] == found[";"] and found[","][0] and widths[","] > 1:
-        raise InputError(
-            f"{path}: commas part all rows into {widths[',']} cells, and so do semicolons; put "
-            "quotes around names and cells that hold one of them."
-        )
-    return max(found, key=found.__getitem__)
-
-
 def _named(cells: list[str]) -> list[str]:
     """A first line without blank cells at its end."""
     while cells and not trimmed(cells[-1]):
         cells.pop()
     return cells
-
-
-def _header(path: Path, cells: list[str]) -> list[str]:
-    """Names of the columns of a CSV."""
-    names = names_of(path, _named(cells))
-    # Of a file without names the first record would be lost; a wrong mark makes one column of all.
-    if not names or (len(names) == 1 and re.match(r"[\[(]?[-+\d]|sep=|.*[;\t|]", names[0])):
-        raise InputError(
-            f"{path}: its first line must name the columns, separated by commas (in a .tsv by "
-            "tabs); it holds no names, numbers, other marks or Excel's sep=."
-        )
-    return names
 
 
 def _jsonl(path: Path, columns: Columns) -> Table:
