@@ -70,7 +70,7 @@ def interrupt(*_, **__):
 @pytest.mark.parametrize(
     ("place", "said"),
     [
-        ((train, "foretell"), "nothing was charged or written"),
+        ((train, "prepare"), "nothing was charged or written"),
         ((PrivacyFilter, "charge"), "nothing was charged or written"),
         ((Noise, "__call__"), "ledger counts this fit, whose model was not written"),
         ((train, "write_model"), "ledger counts this fit, whose model was not written"),

@@ -27,7 +27,7 @@ from ..progress import shown
 from ..publish.steps import Encoder, NamedEncoder, Step, step_of
 from ..radius import RadiusPolicy
 from ..writing import write_new
-from .names import beside_of, texts_of_classes
+from .names import NAMES, beside_of
 from .options import HIDDEN_EDITS, InputError
 from .records import Records, read
 from .table import BESIDE, Columns
@@ -56,9 +56,9 @@ def embed(options: argparse.Namespace) -> None:
     for name in columns.named:
         if name == EMBEDDING or name.startswith(BESIDE):
             raise InputError(f"{options.file}: rename the column {name!r}, as the rows use it.")
-    texts = texts_of_classes(options, records)
+    beside = beside_of(options, records, encoder)
     made = rows_of(options.file, records, encoder, columns.content, edits=options.edits)
-    made.beside.update(beside_of(texts, encoder, declared=options.classes is not None))
+    made.beside.update(beside)
     held = zip(columns.named, (a for a in (made.y, made.owners) if a is not None), strict=True)
     body = io.BytesIO()
     np.savez(body, **{EMBEDDING: made.X, **dict(held), **made.beside})
@@ -67,8 +67,8 @@ def embed(options: argparse.Namespace) -> None:
         shutil.rmtree(parts_of(out), ignore_errors=True)
     n, width = made.X.shape
     print(f"Wrote     {out}: {n:,} rows of {width} numbers, in {time.monotonic() - start:.0f} s")
-    if texts:
-        print(f"Names     of {len(texts):,} classes are embedded too, as they are public")
+    if beside:
+        print(f"Names     of {len(beside[NAMES]):,} classes are embedded too, as they are public")
     if records.n_dropped:
         print(f"{'':10}{records.n_dropped:,} records lacked something and are left out")
     if options.edits:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.preprocessing import Normalizer
 
 from ..audit.certificates import epsilon_from_certificate
@@ -22,7 +21,7 @@ from ..publish.columns import HiddenColumns
 from ..showing import listed
 from .columns import change_of, check_apart, declared_in, unlike_declared
 from .embed import encoder_from, maker_of, radius_of_edits, rows_of
-from .names import beside_of, declared_classes, texts_of_classes, vectors_of
+from .names import beside_of, declared_classes, vectors_of
 from .options import CANDIDATES, EDITS, HEADS, InputError
 from .public import of_classes, read_further
 from .records import Records, aligned, read, tell_alike
@@ -60,10 +59,6 @@ class Job:
             return None
         return HiddenColumns(self.plan.release, self.step, self.change)
 
-    def rows(self, X: Any) -> NDArray[Any]:
-        """Rows as the head sees them."""
-        return _rows(self.step, X)
-
 
 def prepare(options: argparse.Namespace) -> Job:
     """Read the files, and plan the fit; an InputError if a file or an option is invalid."""
@@ -98,9 +93,9 @@ def prepare(options: argparse.Namespace) -> Job:
         _check_labels(f"--label {options.label}", records)
     if columns.kind in ("text", "image") and options.command == "train":
         encoder = encoder_from(columns.kind, options, options.cache)
-        texts = texts_of_classes(options, records)
+        beside = beside_of(options, records, encoder)
         records = rows_of(options.file, records, encoder, columns.content)
-        records.beside.update(beside_of(texts, encoder, declared=protected))
+        records.beside.update(beside)
         if public is not None:
             edits = radius == EDITS
             public = rows_of(options.public, public, encoder, columns.content, edits=edits)
@@ -121,6 +116,8 @@ def prepare(options: argparse.Namespace) -> Job:
     elif columns.kind == "embedding":
         # Public rows of another width are refused before any noise is drawn.
         step, params["encoder"] = Normalizer().fit(records.X[:1]), options.encoder
+        for found in filter(None, (records, public, examples)):
+            found.X[:] = step.transform(found.X)
     width = _assumed_width(options) if step is None else records.X.shape[1]
     own = classes if protected else np.unique(np.asarray(records.y)).tolist()
     if (vectors := vectors_of(options, records, own)) is not None:
@@ -209,12 +206,7 @@ def _as_examples(
     own = of_classes(f"--examples {options.examples}", examples, classes)
     if own is None:
         raise InputError(f"--examples {options.examples}: none of its labels is a class.")
-    return {"X_public": _rows(step, own.X), "y_public": own.y}
-
-
-def _rows(step: Any, X: Any) -> NDArray[Any]:
-    """Rows as the head sees them."""
-    return np.asarray(step.transform(X) if isinstance(step, Normalizer) else X)
+    return {"X_public": own.X, "y_public": own.y}
 
 
 def _assumed_width(options: argparse.Namespace) -> int:

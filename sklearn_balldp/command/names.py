@@ -32,8 +32,20 @@ def declared_classes(path: Path) -> list[str]:
     return sorted({*aligned(map(trimmed, lines))} - {""})
 
 
-def texts_of_classes(options: argparse.Namespace, records: Records) -> dict[str, str]:
-    """A text for each class, declared or of the records; none where names are no words."""
+def beside_of(
+    options: argparse.Namespace, records: Records, encoder: Any
+) -> dict[str, NDArray[Any]]:
+    """Vectors of the classes, as a file of rows holds them; none where names are no words."""
+    texts = _texts_of(options, records)
+    if not texts:
+        return {}
+    declared = np.array(options.classes is not None)
+    arrays = np.array([*texts]), encoder.transform([*texts.values()]), declared
+    return dict(zip((NAMES, VECTORS, DECLARED), arrays, strict=True))
+
+
+def _texts_of(options: argparse.Namespace, records: Records) -> dict[str, str]:
+    """A text for each class, declared or of the records."""
     given, classes = options.class_texts, list[str]()
     if records.y is not None:
         classes = np.unique(records.y).tolist()
@@ -74,14 +86,6 @@ def in_words(name: str) -> str:
     parts = re.sub(r"[\s_-]+", " ", parted).strip().split(" ")
     plain = [p for p in parts if any(map(str.isalpha, p)) and not any(map(str.isdigit, p))]
     return " ".join(parts) if any(len(p) > 1 or not p.isascii() for p in plain) else ""
-
-
-def beside_of(texts: dict[str, str], encoder: Any, *, declared: bool) -> dict[str, NDArray[Any]]:
-    """Vectors of the classes, as a file of rows holds them."""
-    if not texts:
-        return {}
-    arrays = np.array([*texts]), encoder.transform([*texts.values()]), np.array(declared)
-    return dict(zip((NAMES, VECTORS, DECLARED), arrays, strict=True))
 
 
 def vectors_of(

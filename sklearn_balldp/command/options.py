@@ -38,9 +38,9 @@ PARAMETERS = {
     "private": "--private",
     "weights": "--encoder",
 }
-# Files that are read, the first two without an option; a model may lie on the hub too.
-_READ = "model", "file", "public", "examples", "classes", "class_texts", "columns", "private"
-_READ += ("earlier",)
+# Files that are read, without and with an option; a model may lie on the hub too.
+_PLACES = ("model", "file")
+_READ = "public", "examples", "classes", "class_texts", "columns", "private", "earlier"
 # Codes of terminals: green, yellow, red, violet and grey.
 _COLOURS = {PASS: 32, WEAK: 33, FAIL: 31, CANNOT_CHECK: 35, STATED: 90}
 _VERIFY = """\
@@ -351,8 +351,8 @@ def check_files(options: argparse.Namespace) -> None:
         check_new(options.out)
         if options.out.suffix.lower() not in endings:
             raise InputError(f"--out {options.out} must end in {' or '.join(endings)}.")
-    for name in _READ:
-        value, option = given.get(name), "" if name in _READ[:2] else f"--{name.replace('_', '-')} "
+    for name in (*_PLACES, *_READ):
+        value, option = given.get(name), "" if name in _PLACES else f"--{name.replace('_', '-')} "
         value = None if (name, value) == ("class_texts", NO_NAMES) else value
         for path in value if isinstance(value, list) else [value]:
             if path is not None and not str(path).startswith("hf:") and not os.path.exists(path):

@@ -4,12 +4,13 @@ import argparse
 
 from ..progress import shown
 from .job import prepare
-from .outlook import describe, foretell
+from .outlook import describe, foretold
 
 
 def plan(options: argparse.Namespace) -> None:
     """Print what train would do; nothing of the private records is released or written."""
     job = prepare(options)
     print(describe(job), flush=True)
-    with shown(True):
-        foretell(job)
+    if job.public is not None:
+        with shown(True):
+            print(f"Accuracy  {foretold(job)}")

@@ -1,23 +1,17 @@
-"""Public records: compared with the private ones, and what they foretell of a model."""
+"""Public records, compared with others; those of no class are left out."""
 
 import hashlib
-import math
 import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
-from sklearn.base import clone
 
 from ..showing import listed, one_line
 from .options import InputError
 from .records import Records, aligned, read
 from .table import SHOWN, Columns
-
-#: An epsilon at which nobody sees the noise, and points of accuracy within which a forecast helps.
-_NOISELESS, _TOO_FAR = 1e3, 10.0
 
 
 def read_further(
@@ -81,56 +75,3 @@ def of_classes(named: str, public: Records, classes: Any) -> Records | None:
         return None
     X = public.X[places] if isinstance(public.X, np.ndarray) else [public.X[i] for i in places]
     return replace(public, X=X, y=y[places])
-
-
-def foretold(
-    head: Any,
-    private: Records,
-    public: Records,
-    rows: NDArray[Any],
-    examples: dict[str, Any] | None = None,
-) -> str:
-    """Accuracy to expect, by the same fit on public ``rows`` in place of the private ones.
-
-    Each private record gives way to one of its label, or of any where labels are hidden. Beside it
-    stands the same fit without noise, on the same rows; ``examples`` are the fit's own.
-    """
-    labels, wanted, rng = np.asarray(public.y), np.asarray(private.y), np.random.default_rng(0)
-    classes = np.unique(wanted if head.classes is None else head.classes)
-    order = rng.permutation(np.flatnonzero(np.isin(labels, classes)))
-    fitted, tested = np.array_split(order, 2)
-    if not len(tested) or len(np.unique(labels[fitted])) < 2:
-        return "not foretold: public records are too few, or of one class"
-    if head.protect_labels:
-        wanted = rng.choice(labels[fitted], len(wanted))
-    names, own = np.unique(wanted, return_inverse=True)
-    # Places of each label one after another: where they begin, and how many there are.
-    ordered = fitted[np.argsort(labels[fitted], kind="stable")]
-    first = np.searchsorted(labels[ordered], names)
-    sizes = np.searchsorted(labels[ordered], names, side="right") - first
-    lacking = int(np.sum(sizes == 0))
-    if lacking:
-        return f"not foretold: {lacking} classes have too few public records"
-    chosen = ordered[first[own] + rng.integers(sizes[own])]
-    given, more = (rows[chosen], labels[chosen]), private.groups | (examples or {})
-    try:
-        noisy = clone(head).fit(*given, **more)
-        plain = clone(head).set_params(epsilon=_NOISELESS).fit(*given, **more)
-    except ValueError:
-        # A forecast ends no run: what is wrong with the private records is said by their fit.
-        return "not foretold: public records cannot be fitted"
-
-    def right(model: Any) -> NDArray[np.bool_]:
-        return model.predict(rows[tested]) == labels[tested]
-
-    before, after, n = right(plain), right(noisy), len(tested)
-    cost = 100.0 * max(float(np.mean(before) - np.mean(after)), 0.0)
-    # Two standard deviations of how many records only one of the two models is right about; one
-    # more that differs, as none in few tells little.
-    error = 200.0 * math.sqrt(np.sum(before != after) + 1) / n
-    few = f" ({n:,} records tell no more: name more public ones)" if error > _TOO_FAR else ""
-    return (
-        f"the noise costs {cost:.0f} points, give or take {error:.0f}{few}: {np.mean(after):.2f}, "
-        f"and {np.mean(before):.2f} without it (the same fit on {len(fitted):,} public records, "
-        f"repeated, and tested on {n:,} others)"
-    )

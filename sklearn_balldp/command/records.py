@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from ..encoders import UnknownCellsWarning
 from ..encoders.tables import MISSING, Counts
 from ..names import appearance, label_key, spelling, trimmed
+from ..publish.model import Published
 from ..showing import one_line
 from .columns import declared_cells, odd_codes, otherwise_written, unlike_declared
 from .files import table_of
@@ -28,8 +29,6 @@ from .pictures import opened
 from .table import Columns, Table, rows_in_words
 
 _MAX_LABEL = 200
-# Numbers in one cell beyond which they are no columns of a table.
-_MANY = 50
 # Types of cells that can be numbers.
 _OF_NUMBERS = {str, int, float, np.float16, np.float32, Decimal, type(None)}
 
@@ -133,12 +132,13 @@ def tell_alike(what: str, names: Iterable[str], shown: Callable[[list[str]], str
 
 
 def new_records(
-    path: Path, columns: Columns, *, strict: bool
+    path: Path, published: Published, column: str | None, *, strict: bool
 ) -> tuple[Table, list[Any], list[str]]:
     """A table, contents of its rows, and its columns of embeddings.
 
     ``strict`` says that what a model can say little of is an error, and no note.
     """
+    columns = Columns.of(published, column)
     table = table_of(path, columns)
     contents = contents_of(table, columns)
     absent = [i for i, content in enumerate(contents, 1) if content is None]
@@ -157,10 +157,6 @@ def new_records(
     for note in notes:
         warnings.warn(f"{path}: {note}", stacklevel=3)
     own = _content_columns(table, columns) if columns.kind == "embedding" else []
-    for name, column in table.cells.items():
-        first = next((cell for cell in column if cell is not None), None)
-        if name not in own and isinstance(first, (list, np.ndarray)) and len(first) > _MANY:
-            own.append(name)
     return table, ["" if content is None else content for content in contents], own
 
 

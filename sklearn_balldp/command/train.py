@@ -18,7 +18,7 @@ from ..writing import new_folder
 from .job import prepare
 from .ledger import Account
 from .options import InputError
-from .outlook import baseline, describe, foretell, warning
+from .outlook import baseline, describe, foretold, warning
 
 
 def train(options: argparse.Namespace) -> None:
@@ -51,17 +51,17 @@ def train(options: argparse.Namespace) -> None:
             options.begun = accountant, 0 if accountant is None else accountant.total().n_releases
             with shown(True):
                 # Before any noise is drawn: what is wrong with public records ends the run here.
-                public = foretell(job)
-                rows = job.rows(job.records.X)
+                if job.public is not None:
+                    print(f"Accuracy  {foretold(job)}", flush=True)
             job.head.set_params(accountant=accountant)
-            job.head.fit(rows, job.records.y, **job.records.groups, **job.examples)
+            job.head.fit(job.records.X, job.records.y, **job.records.groups, **job.examples)
             model = Pipeline([("rows", job.step), ("head", job.head)])
             named = {"column": job.column, "change": job.change}
             _write(model, new, out, named)
         options.written = True
         score = None
-        if job.public is not None and public is not None:
-            score = float(np.mean(job.head.predict(public) == job.public.y))
+        if job.public is not None:
+            score = float(np.mean(job.head.predict(job.public.X) == job.public.y))
             largest = baseline(job.public)
             print(
                 f"Measured  accuracy {score:.3f} on {len(job.public.X):,} public records, of which "
