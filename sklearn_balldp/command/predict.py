@@ -25,6 +25,7 @@ from ..encoders.weights import DEFAULT, PACKAGE
 from ..pipelines import ModelParts, parts_of
 from ..publish.model import Published, loaded
 from ..publish.steps import encoder_for
+from ..showing import listed
 from ..writing import write_new
 from .embed import tell_cut
 from .options import InputError
