@@ -5,8 +5,9 @@ import difflib
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from .._version import __version__
 from ..pointers import unfetched
@@ -59,158 +60,122 @@ class InputError(ValueError):
 
 # -- what is taken --------------------------------------------------------------------------------
 
+# An option has its name, its metavar and its help. Neighbours behind a bar exclude each other, "!"
+# says that one must be given, and dots that it may be given several times.
+_RECORDS = """\
+file FILE               the records
+--owner COLUMN          hide all records of one owner together
+--encoder NAME|FOLDER   weights that embed the records: a folder, an installed package or
+    hf://OWNER/NAME; of embeddings, what made them
+--max-length TOKENS     tokens that are read of each text (default: the limit of the encoder)
+--cache DIR             keep embeddings there: as private as the records
+--class-texts FILE|none CSV of label and text that describes each class, in place of its name; none
+    does without (the fit starts from their vectors too, which are published; --examples take their
+    place)
+--classes FILE          a public list of labels, one a line: for protected labels, or their names
+--missing error|drop    what to do with records that lack something: stop (the default), or leave
+    them out"""
+_PROMISE = f"""\
+|! --text COLUMN        column of texts
+| --image COLUMN        column of image files (any name for a folder)
+| --embedding COLUMN    column of lists, or prefix of columns
+| --columns TOML        what each column of a table may hold (TOML), which balldp columns drafts
+{_RECORDS}
+! --label COLUMN        column of labels
+--public FILE           public records in the same columns: for --radius edits, and to test the
+    model on
+--examples FILE         public records in the same columns that the fit starts from, chosen without
+    a look at the private ones, and published as sums
+| --radius R|edits|none distance between unit rows within which a replaced record is hidden; edits
+    takes it from public texts, so that a share of {HIDDEN_EDITS:g} of small edits is hidden; none
+    hides replacements at any distance
+| --hide WHAT           with --columns, in place of a radius: all (any replacement, and the label;
+    the default), "any 2" (any two cells), or "age=5,sex" (both: a change by 5, and any value)
+--delta DELTA           default 1e-6
+|! --epsilon EPSILON    privacy loss: smaller hides more
+| --risk P              in place of epsilon: how often an attacker may name the right one of
+    {CANDIDATES} candidates within the radius of one possible record
+--labels public|protected  default public, but with --hide all
+--head {"|".join(HEADS)}  default logistic
+--rare                  rare classes count as much as others when predicting"""
+_COMMANDS = f"""\
+demo: the main job on bundled messages of a bank's customers
+--out DIR               folder to make, or an empty one (default: balldp-demo, or balldp-demo-table)
+--table                 the same on a table of columns, which scikit-learn brings
 
-def of_demo(parser: argparse.ArgumentParser) -> None:
-    """Options of demo."""
-    folder = "folder to make, or an empty one (default: balldp-demo, or balldp-demo-table)"
-    parser.add_argument("--out", type=Path, metavar="DIR", help=folder)
-    table = "the same on a table of columns, which scikit-learn brings"
-    parser.add_argument("--table", action="store_true", help=table)
+columns: draft a file that says what the columns of a table may hold
+file FILE               a table of private records
 
+embed: rows of texts or images, made once for plan, train and verify
+|! --text COLUMN        column of texts
+| --image COLUMN        column of image files (any name for a folder)
+{_RECORDS}
+--label COLUMN          column of labels
+! --out FILE            file of rows to write (.npz)
+--edits                 of public texts: embed small edits of them too, for train --radius edits
 
-def of_columns(parser: argparse.ArgumentParser) -> None:
-    """Options of columns."""
-    parser.add_argument("file", type=Path, metavar="FILE", help="a table of private records")
+plan: what train would do: nothing is released, no file written
+{_PROMISE}
+--n-features N          how wide rows of texts or images will be (default: those of the default
+    encoder)
 
+train: from a file of private records to a folder to publish
+{_PROMISE}
+! --out DIR             folder to make, or an empty one
+--ledger FILE           count the fit in this file, which is made if it is missing, and keep its
+    limit
+--limit EPSILON         the largest total epsilon of a new ledger, at the radius of this fit
+--keep-transcript DIR   the same folder with the noisy steps, for you alone, to test the noise later
+--anyway                train even where the plan says that every class is likely lost in the noise
 
-def _of_records(parser: argparse.ArgumentParser) -> argparse._MutuallyExclusiveGroup:
-    """Options that say which records there are, and what makes rows of texts and images."""
-    add = parser.add_argument
-    add("file", type=Path, metavar="FILE", help="the records")
-    kinds = parser.add_mutually_exclusive_group(required=True)
-    kinds.add_argument("--text", metavar="COLUMN", help="column of texts")
-    of_images = "column of image files (any name for a folder)"
-    kinds.add_argument("--image", metavar="COLUMN", help=of_images)
-    add("--owner", metavar="COLUMN", help="hide all records of one owner together")
-    weights = """weights that embed the records: a folder, an installed package or hf://OWNER/NAME;
-        of embeddings, what made them"""
-    add("--encoder", metavar="NAME|FOLDER", help=weights)
-    length = "tokens that are read of each text (default: the limit of the encoder)"
-    add("--max-length", type=int, metavar="TOKENS", help=length)
-    cache = "keep embeddings there: as private as the records"
-    add("--cache", type=Path, metavar="DIR", help=cache)
-    names = """CSV of label and text that describes each class, in place of its name; none does
-        without (the fit starts from their vectors too, which are published; --examples take their
-        place)"""
-    add("--class-texts", metavar="FILE|none", help=names)
-    classes = "a public list of labels, one a line: for protected labels, or their names"
-    add("--classes", type=Path, metavar="FILE", help=classes)
-    missing = "what to do with records that lack something: stop (the default), or leave them out"
-    add("--missing", choices=("error", "drop"), default="error", help=missing)
-    return kinds
+verify: check a model that you received
+model MODEL             its folder, or hf://OWNER/NAME
+--private FILE          the private records, to test the noise itself: the file that train was told,
+    with its --label (and --owner); or arrays X and y (and groups) in an npz
+--label COLUMN          column of labels in --private FILE
+--owner COLUMN          column of owners in it
+--earlier MODEL...      an earlier release from the same records, to find noise that was used again;
+    may be given several times
+--encoder NAME|FOLDER   weights that embed the private records, which you trust
 
-
-def of_embed(parser: argparse.ArgumentParser) -> None:
-    """Options of embed."""
-    _of_records(parser)
-    add = parser.add_argument
-    add("--label", metavar="COLUMN", help="column of labels")
-    add("--out", type=Path, required=True, metavar="FILE", help="file of rows to write (.npz)")
-    edits = "of public texts: embed small edits of them too, for train --radius edits"
-    add("--edits", action="store_true", help=edits)
-
-
-def of_plan(parser: argparse.ArgumentParser) -> None:
-    """Options of train and plan."""
-    kinds, add = _of_records(parser), parser.add_argument
-    of_rows = "column of lists, or prefix of columns"
-    kinds.add_argument("--embedding", metavar="COLUMN", help=of_rows)
-    of_tables = "what each column of a table may hold (TOML), which balldp columns drafts"
-    kinds.add_argument("--columns", type=Path, metavar="TOML", help=of_tables)
-    add("--label", metavar="COLUMN", required=True, help="column of labels")
-    public = "public records in the same columns: for --radius edits, and to test the model on"
-    add("--public", type=Path, metavar="FILE", help=public)
-    examples = """public records in the same columns that the fit starts from, chosen without a look
-        at the private ones, and published as sums"""
-    add("--examples", type=Path, metavar="FILE", help=examples)
-    radius = f"""distance between unit rows within which a replaced record is hidden; edits takes it
-        from public texts, so that a share of {HIDDEN_EDITS:g} of small edits is hidden; none hides
-        replacements at any distance"""
-    promise = parser.add_mutually_exclusive_group()
-    promise.add_argument("--radius", metavar="R|edits|none", help=radius)
-    hide = """with --columns, in place of a radius: all (any replacement, and the label; the
-        default), "any 2" (any two cells), or "age=5,sex" (both: a change by 5, and any value)"""
-    promise.add_argument("--hide", metavar="WHAT", help=hide)
-    goal = parser.add_mutually_exclusive_group(required=True)
-    goal.add_argument("--epsilon", type=float, help="privacy loss: smaller hides more")
-    risk = f"""in place of epsilon: how often an attacker may name the right one of {CANDIDATES}
-        candidates within the radius of one possible record"""
-    goal.add_argument("--risk", type=float, metavar="P", help=risk)
-    add("--delta", type=float, default=1e-6, help="default 1e-6")
-    add("--labels", choices=("public", "protected"), help="default public, but with --hide all")
-    add("--head", choices=tuple(HEADS), default="logistic")
-    add("--rare", action="store_true", help="rare classes count as much as others when predicting")
-
-
-def of_plan_alone(parser: argparse.ArgumentParser) -> None:
-    """Options of plan."""
-    of_plan(parser)
-    width = "how wide rows of texts or images will be (default: those of the default encoder)"
-    parser.add_argument("--n-features", type=int, metavar="N", help=width)
-
-
-def of_train(parser: argparse.ArgumentParser) -> None:
-    """Options of train, of which plan takes the first."""
-    of_plan(parser)
-    add = parser.add_argument
-    add("--out", type=Path, required=True, metavar="DIR", help="folder to make, or an empty one")
-    ledger = "count the fit in this file, which is made if it is missing, and keep its limit"
-    add("--ledger", type=Path, metavar="FILE", help=ledger)
-    limit = "the largest total epsilon of a new ledger, at the radius of this fit"
-    add("--limit", type=float, metavar="EPSILON", help=limit)
-    steps = "the same folder with the noisy steps, for you alone, to test the noise later"
-    add("--keep-transcript", type=Path, metavar="DIR", help=steps)
-    anyway = "train even where the plan says that every class is likely lost in the noise"
-    add("--anyway", action="store_true", help=anyway)
-
-
-def of_verify(parser: argparse.ArgumentParser) -> None:
-    """Options of verify."""
-    parser.description = (
-        "Check a published Ball-DP model, its record, and the noise in its weights."
-    )
-    parser.epilog = _VERIFY
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    add = parser.add_argument
-    add("model", metavar="MODEL", help="its folder, or hf://OWNER/NAME")
-    rows = """the private records, to test the noise itself: the file that train was told, with its
-        --label (and --owner); or arrays X and y (and groups) in an npz"""
-    add("--private", metavar="FILE", help=rows)
-    add("--label", metavar="COLUMN", help="column of labels in --private FILE")
-    add("--owner", metavar="COLUMN", help="column of owners in it")
-    earlier = "an earlier release from the same records, to find noise that was used again; may be "
-    earlier += "given several times"
-    add("--earlier", metavar="MODEL", action="append", default=[], help=earlier)
-    weights = "weights that embed the private records, which you trust"
-    add("--encoder", metavar="NAME|FOLDER", help=weights)
-
-
-def of_predict(parser: argparse.ArgumentParser) -> None:
-    """Options of predict."""
-    add = parser.add_argument
-    add("model", metavar="MODEL", help="its folder, or hf://OWNER/NAME")
-    add("file", type=Path, metavar="FILE", help="new records")
-    kinds = ("--column", "--text", "--image", "--embedding")
-    column = "column of the records (default: the one that train was told)"
-    add(*kinds, dest="column", help=column)
-    add("--out", type=Path, help="CSV to write (default: the terminal)")
-    strict = "write nothing if most cells of a column are not as declared, or a row tells nothing"
-    add("--strict", action="store_true", help=strict)
-    weights = "weights that you trust (default: installed ones of the record's name and digest)"
-    add("--encoder", metavar="NAME|FOLDER", help=weights)
-    add("--cache", type=Path, metavar="DIR", help="keep embeddings there")
-
-
+predict: labels of new records
+model MODEL             its folder, or hf://OWNER/NAME
+file FILE               new records
+--column COLUMN         column of the records (default: the one that train was told)
+--out FILE              CSV to write (default: the terminal)
+--strict                write nothing if most cells of a column are not as declared, or a row tells
+    nothing
+--encoder NAME|FOLDER   weights that you trust (default: installed ones of the record's name and
+    digest)
+--cache DIR             keep embeddings there
+"""
 #: Of each command: what it does in a few words, and what it takes.
-COMMANDS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None]]] = {
-    "demo": ("the main job on bundled messages of a bank's customers", of_demo),
-    "columns": ("draft a file that says what the columns of a table may hold", of_columns),
-    "embed": ("rows of texts or images, made once for plan, train and verify", of_embed),
-    "plan": ("what train would do: nothing is released, no file written", of_plan_alone),
-    "train": ("from a file of private records to a folder to publish", of_train),
-    "verify": ("check a model that you received", of_verify),
-    "predict": ("labels of new records", of_predict),
+COMMANDS = {
+    name: (told, table)
+    for name, told, table in re.findall(r"^(\w+): (.*)\n((?:.+\n)*)", _COMMANDS, re.MULTILINE)
 }
+_OPTION = re.compile(r"^(\|?)(!?) ?(\S+)(?: ([^ \n.]+)(\.*))? +(.*(?:\n    .*)*)", re.MULTILINE)
+_TYPES = {"FILE": Path, "DIR": Path, "TOML": Path, "TOKENS": int, "N": int}
+_TYPES |= dict.fromkeys(("EPSILON", "DELTA", "P"), float)
+_DEFAULTS = {"delta": 1e-6, "head": "logistic", "missing": "error", "earlier": []}
+
+
+def add_options(parser: argparse.ArgumentParser, table: str) -> None:
+    """Options of a table."""
+    group: Any = None
+    for bar, needed, name, metavar, dots, told in _OPTION.findall(table):
+        given: dict[str, Any] = {"help": told}
+        if not metavar:
+            given["action"] = "store_true"
+        elif re.fullmatch(r"[a-z|]+", metavar):
+            given["choices"] = metavar.split("|")
+        else:
+            given |= {"metavar": metavar, "type": _TYPES.get(metavar, str)}
+        given |= {"action": "append"} if dots else {}
+        given |= {"required": True} if needed and not bar else {}
+        group = bar and (group or parser.add_mutually_exclusive_group(required=needed == "!"))
+        added = (group or parser).add_argument(name, **given)
+        added.default = _DEFAULTS.get(added.dest, added.default)
 
 
 # -- what is wrong with it ------------------------------------------------------------------------
@@ -240,11 +205,13 @@ def parsed(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--version", action="version", version=f"balldp {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     parsers: dict[str, _Parser] = {}
-    for name, (help_, add_options) in COMMANDS.items():
-        parsers[name] = commands.add_parser(name, help=help_, description=help_, allow_abbrev=False)
-        add_options(parsers[name])
+    for name, (told, table) in COMMANDS.items():
+        parsers[name] = commands.add_parser(name, help=told, description=told, allow_abbrev=False)
+        add_options(parsers[name], table)
         traceback = "show where an error arose: its lines may quote records"
         parsers[name].add_argument("--debug", action="store_true", help=traceback)
+    parsers["verify"].epilog = _VERIFY
+    parsers["verify"].formatter_class = argparse.RawDescriptionHelpFormatter
     command = next((word for word in words if not word.startswith("-")), None)
     if command is not None and command not in COMMANDS:
         parser.error(f"{command!r} is no command{_meant(command, COMMANDS)}")
@@ -315,7 +282,7 @@ def settle(options: argparse.Namespace) -> None:
         ),
         f"--private {private}: name the --label that train was told, and the --owner if it was "
         "told one; or save X and y as the head took them (numpy.savez)": (
-            private and not of("label") and not private.lower().endswith(".npz")
+            private and not of("label") and private.suffix.lower() != ".npz"
         ),
     }
     for reason, wrong in refused.items():
