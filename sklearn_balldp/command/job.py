@@ -13,7 +13,7 @@ from sklearn.preprocessing import Normalizer
 
 from ..audit.certificates import epsilon_from_certificate
 from ..encoders import TableEncoder
-from ..encoders.weights import DEFAULT, DEFAULT_WIDTH
+from ..encoders.weights import DEFAULT_WIDTH
 from ..heads import HEADS as CLASSES
 from ..heads.plan import Plan
 from ..mechanisms import GradientPerturbation
@@ -49,7 +49,7 @@ class Job:
     public: Records | None  # public ones, if there are any
     plan: Plan  # what the fit would release
     change: Any = None  # of a table: the change of a record that is declared to be hidden
-    #: Public examples, as a fit takes them; empty without, and in a plan that has no rows.
+    #: Public examples, as a fit takes them.
     examples: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -118,7 +118,8 @@ def prepare(options: argparse.Namespace) -> Job:
         step, params["encoder"] = Normalizer().fit(records.X[:1]), options.encoder
         for found in filter(None, (records, public, examples)):
             found.X[:] = step.transform(found.X)
-    width = _assumed_width(options) if step is None else records.X.shape[1]
+    width = records.X.shape[1] if step is not None else options.n_features
+    width = width or (DEFAULT_WIDTH if options.text else IMAGE_WIDTH)
     own = classes if protected else np.unique(np.asarray(records.y)).tolist()
     if (vectors := vectors_of(options, records, own)) is not None:
         params["class_embeddings"] = vectors
@@ -126,7 +127,12 @@ def prepare(options: argparse.Namespace) -> Job:
     known = head.classes if protected else records.y
     if public is not None:
         public = of_classes(f"--public {options.public}", public, known)
-    more = {} if examples is None else _as_examples(options, examples, step, known)
+    more = dict[str, Any]()
+    if examples is not None:
+        examples = of_classes(f"--examples {options.examples}", examples, known)
+        if examples is None:
+            raise InputError(f"--examples {options.examples}: none of its labels is a class.")
+        more = {"X_public": examples.X, "y_public": examples.y}
     labels = {} if protected else {"y": records.y}
     plan = head.plan(len(records.X), width, **labels, **records.groups, **more)
     return Job(head, column, step, records, public, plan, change, more)
@@ -191,32 +197,6 @@ def _check_made(options: argparse.Namespace, step: Any, **public: Records | None
                 f"--{name} {path}: its rows were not made as those of {options.file}, by "
                 f"{step.identity}; make them by balldp embed with the same options."
             )
-
-
-def _as_examples(
-    options: argparse.Namespace, examples: Records, step: Any, classes: Any
-) -> dict[str, Any]:
-    """Public examples as a fit takes them; empty in a plan of texts or images, without rows."""
-    if step is None:
-        warnings.warn(
-            "--examples are not in this plan, as they are no rows, which balldp embed makes.",
-            stacklevel=2,
-        )
-        return {}
-    own = of_classes(f"--examples {options.examples}", examples, classes)
-    if own is None:
-        raise InputError(f"--examples {options.examples}: none of its labels is a class.")
-    return {"X_public": own.X, "y_public": own.y}
-
-
-def _assumed_width(options: argparse.Namespace) -> int:
-    """How wide rows of texts or images will be, which a plan does not make."""
-    if options.n_features is None and options.encoder not in (None, DEFAULT):
-        raise InputError(
-            f"--encoder {options.encoder}: say how wide its rows are (--n-features), or plan the "
-            "rows, which balldp embed makes."
-        )
-    return options.n_features or (DEFAULT_WIDTH if options.text else IMAGE_WIDTH)
 
 
 # -- labels ---------------------------------------------------------------------------------------

@@ -244,9 +244,14 @@ def settle(options: argparse.Namespace) -> None:
         "--classes is for --labels protected; public labels are read from FILE": (
             train and classes and not protected
         ),
+        "--public, --examples and --encoder of texts or images are for train, or for a plan of "
+        "rows, which balldp embed makes; how wide these are says --n-features": (
+            options.command == "plan"
+            and (text or of("image"))
+            and (of("public") or examples or of("encoder"))
+        ),
         "--radius edits needs --public FILE: texts of the same kind, with train --text, or rows of "
-        "them that balldp embed --edits made": radius == EDITS
-        and (of("public") is None or table or (text and options.command == "plan")),
+        "them that balldp embed --edits made": radius == EDITS and (table or not of("public")),
         f"--risk {risk} must lie between a blind guess, {1.0 / CANDIDATES:g}, and 1": (
             risk is not None and not 1.0 < CANDIDATES * risk < CANDIDATES
         ),

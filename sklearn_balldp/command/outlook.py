@@ -90,8 +90,6 @@ def foretold(job: Job) -> str:
     Each private record gives way to one of its label, or of any where labels are hidden. Beside it
     stands the same fit without noise, on the same rows; public examples are those of the fit.
     """
-    if job.step is None:
-        return "not foretold without rows, which balldp embed makes"
     assert job.public is not None
     head, rows, rng = job.head, job.public.X, np.random.default_rng(0)
     labels, wanted = np.asarray(job.public.y), np.asarray(job.records.y)
