@@ -216,7 +216,7 @@ def bad_files(tmp_path_factory):
 
 
 @pytest.mark.parametrize(("command", "match"), BAD)
-@pytest.mark.kills("command/public.py", '"public": (0.5,', '"public": (1.0,')
+@pytest.mark.kills("command/records.py", '"public": (0.5,', '"public": (1.0,')
 def test_bad_input_ends_in_one_line_before_any_noise(
     command, match, bad_files, monkeypatch, capsys
 ):

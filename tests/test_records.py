@@ -533,7 +533,7 @@ LEVELS = {
 }
 
 
-@pytest.mark.kills("command/pictures.py", "len(name.parts) > 2", "len(name.parts) > 9")
+@pytest.mark.kills("command/files.py", "len(name.parts) > 2", "len(name.parts) > 9")
 @pytest.mark.parametrize("name", LEVELS)
 def test_levels_of_folders_that_are_no_classes(name, tmp_path):
     files, sound = LEVELS[name]

@@ -36,8 +36,6 @@ from .table import BESIDE, Columns
 EMBEDDING, _MADE = "embedding", f"{BESIDE}made"
 # Arrays of rows before and after an edit, and the number of the record that each was made of.
 _EDITS = tuple(f"{BESIDE}edits_{name}" for name in ("before", "after", "record"))
-# Characters below which no encoder is asked how many tokens a text has.
-_SHORT = 64
 
 
 class _Made(msgspec.Struct, forbid_unknown_fields=True):
@@ -155,9 +153,6 @@ def radius_of_edits(public: Records) -> Any:
 
 def tell_cut(path: Path, texts: list[str], encoder: SentenceEncoder) -> None:
     """Warn of texts whose ends the encoder does not read, with the length that would do."""
-    # A model is loaded for them alone.
-    if max(map(len, texts)) < _SHORT:
-        return
     count, limit, longest, most = encoder.cut(texts)
     if count:
         remedy = f"--max-length {longest} would do"

@@ -7,9 +7,10 @@ import codecs
 import csv
 import io
 import json
+import os
 import re
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from itertools import chain
 from pathlib import Path
@@ -20,19 +21,25 @@ from numpy.typing import NDArray
 
 from ..encoders.cells import cells_of
 from ..names import trimmed
-from ..showing import one_line
+from ..showing import by_numbers, listed, one_line
 from .options import InputError
-from .parquet import parquet_of
-from .pictures import pictures_of
-from .table import BESIDE, Columns, Table, fault_of, name_of, names_of
+from .pictures import formats
+from .table import BESIDE, SHOWN, Cells, Columns, Table, fault_of, name_of, names_of
 
 _BREAK = re.compile("\r\n|\r|\n")
+# What folders hold whose Parquet files are those of a table with a history.
+_HISTORIES = {
+    "Delta": "_delta_log/*",
+    "Hudi": ".hoodie/*",
+    "Iceberg": "metadata/*.metadata.json*",
+    "Paimon": "snapshot/snapshot-*",
+}
 
 
 def table_of(path: Path, columns: Columns) -> Table:
     """A file or a folder as columns; an InputError that quotes nothing of it."""
     suffix = path.suffix.lower()
-    of_folder = parquet_of if columns.image is None else pictures_of
+    of_folder = _parquet if columns.image is None else _pictures
     reader: Callable[..., Table] | None = of_folder if path.is_dir() else READERS.get(suffix)
     # What a pipe holds has no ending.
     if not suffix and (path.parts[1:2] == ("dev",) or not (path.is_file() or path.is_dir())):
@@ -204,9 +211,113 @@ def _npz(path: Path, columns: Columns) -> Table:
     return Table(path, cells, beside=beside)
 
 
+def _parquet(path: Path, columns: Columns) -> Table:
+    """One file of Parquet, or all those of a folder."""
+    files = [path]
+    if path.is_dir():
+        names = _listed(path, (".parquet",), ("_", "."), "Parquet files")
+        files = [path / name for name in names]
+    _check_history(path, files)
+    parts = [_part(file, columns) for file in files]
+    whole: Cells = {name: [] for part in parts for name in part}
+    for part in parts:
+        length = len(next(iter(part.values()), ()))
+        for column, cells in whole.items():
+            cells += part.get(column, [None] * length)
+    return Table(path, whole)
+
+
+def _part(file: Path, columns: Columns) -> Cells:
+    """Columns of one file."""
+    import pyarrow
+    from pyarrow import parquet
+
+    reason = fault_of(file)
+    if reason is not None:
+        raise InputError(f"{file}: {reason}.")
+    with parquet.ParquetFile(file) as opened:
+        table = opened.read()
+    types, own = pyarrow.types, Cells()
+    for name, field, column in zip(
+        names_of(file, table.column_names), table.schema, table.columns, strict=True
+    ):
+        # Periods lie there as numbers; whoever knows them not reads numbers.
+        kind = re.search(r"pandas\.\w+", f"{field.type} {field.metadata}")
+        if kind and name in (*columns.contents, *columns.named):
+            raise InputError(
+                f"{file}: the column {name!r} is of type {kind[0]}; convert it before it is "
+                "written (astype(str))."
+            )
+        # Arrays take a fourth of the memory of lists.
+        floats = types.is_list(field.type) and types.is_floating(field.type.value_type)
+        own[name] = list(column.to_numpy()) if floats else cells_of(column)
+    return own
+
+
+def _check_history(path: Path, tables: list[Path]) -> None:
+    """Raise an InputError for Parquet files of a table that keeps deleted rows."""
+    places = {place(file) for file in tables for place in (os.path.abspath, os.path.realpath)}
+    for folder in sorted({folder for place in places for folder in Path(place).parents}):
+        for kind, mark in _HISTORIES.items():
+            if next(folder.glob(mark), None) is not None:
+                raise InputError(
+                    f"{path} lies in {str(folder)!r}, a table of {kind}, whose files keep rows "
+                    "that were deleted; export those it has now to a folder elsewhere."
+                )
+
+
+def _listed(
+    path: Path, endings: Iterable[str], hidden: str | tuple[str, ...], what: str
+) -> list[Path]:
+    """Names of the files of a folder, and of those in it, with such endings; others are told.
+
+    They are ordered by numbers, lie behind links too, and begin as nothing ``hidden`` does.
+    """
+
+    def refuse(error: OSError) -> None:
+        raise error
+
+    names = list[Path]()
+    for place, folders, files in os.walk(path, onerror=refuse, followlinks=True):
+        folder = Path(place)
+        if any(folder.resolve().is_relative_to((folder / name).resolve()) for name in folders):
+            raise InputError(f"{path}: a link in it leads to a folder above itself; leave it out.")
+        names += [(folder / name).relative_to(path) for name in files]
+    names.sort(key=lambda name: by_numbers(str(name)))
+    shown = [name for name in names if not any(part.startswith(hidden) for part in name.parts)]
+    kept = [name for name in shown if name.suffix.lower() in endings]
+    if not kept:
+        raise InputError(f"{path}: there are no {what} in it (pictures need --image).")
+    if ignored := [name for name in names if name not in {*kept}]:
+        warnings.warn(
+            f"{path}: {len(ignored)} files are hidden or no {what}, and left out: "
+            f"{listed(ignored, SHOWN)}.",
+            stacklevel=3,
+        )
+    return kept
+
+
+def _pictures(path: Path, columns: Columns) -> Table:
+    """A folder of pictures, with a folder for each class."""
+    if columns.owner is not None:
+        raise InputError(f"{path}: a folder of images names no owners; use a table with --image.")
+    names = _listed(path, formats(), ".", "pictures")
+    whole: Cells = {columns.content: [str(name) for name in names]}
+    if columns.label is not None:
+        deep = next((name.parts[0] for name in names if len(name.parts) > 2), None)
+        if deep is not None:
+            raise InputError(
+                f"{path}: folders lie in {one_line(deep, 60)}, and only the first level can be the "
+                "classes: pass the folder that holds one folder for each, or a table with --image."
+            )
+        classes = [name.parts[0] if len(name.parts) > 1 else None for name in names]
+        whole[name_of(columns.label)] = classes
+    return Table(path, whole)
+
+
 READERS: dict[str, Callable[[Path, Columns], Table]] = {
     **dict.fromkeys((".csv", ".tsv"), _csv),
     **dict.fromkeys((".jsonl", ".ndjson"), _jsonl),
-    ".parquet": parquet_of,
+    ".parquet": _parquet,
     ".npz": _npz,
 }

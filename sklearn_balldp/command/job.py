@@ -23,8 +23,7 @@ from .columns import change_of, check_apart, declared_in, unlike_declared
 from .embed import encoder_from, maker_of, radius_of_edits, rows_of
 from .names import beside_of, declared_classes, vectors_of
 from .options import CANDIDATES, EDITS, HEADS, InputError
-from .public import of_classes, read_further
-from .records import Records, aligned, read, tell_alike
+from .records import Records, aligned, of_classes, read, read_further, tell_alike
 from .table import SHOWN, Columns
 
 #: Width of the rows of the command's encoder of images.

@@ -7,7 +7,7 @@ import difflib
 import warnings
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from hashlib import blake2b
 from numbers import Real
@@ -21,12 +21,12 @@ from ..encoders import UnknownCellsWarning
 from ..encoders.tables import MISSING, Counts
 from ..names import appearance, label_key, spelling, trimmed
 from ..publish.model import Published
-from ..showing import one_line
-from .columns import declared_cells, odd_codes, otherwise_written, unlike_declared
+from ..showing import listed, one_line
+from .columns import declared_cells, grouped_numbers, kind_of, unlike_declared
 from .files import table_of
 from .options import InputError
 from .pictures import opened
-from .table import Columns, Table, rows_in_words
+from .table import SHOWN, Columns, Table, rows_in_words
 
 _MAX_LABEL = 200
 # Types of cells that can be numbers.
@@ -92,7 +92,7 @@ def read(path: Path, columns: Columns, *, missing: str = "error") -> Records:
         n_repeated=len(X) - len({blake2b(x).digest() if embeds else x for x in X}),
         kept=kept,
         counts={} if encoder is None else encoder.counts(declared_cells(table, encoder)),
-        odd=() if encoder is None else tuple(odd_codes(table, encoder)),
+        odd=() if encoder is None else tuple(grouped_numbers(table, encoder)),
         beside=table.beside,
     )
 
@@ -189,7 +189,7 @@ def contents_of(table: Table, columns: Columns) -> list[Any]:
             said = str(error).removeprefix("X: ")
             for name, found in own.items():
                 if f"column {name!r} " in said and isinstance(columns.table.columns[name], list):
-                    said += "".join(f" {name}: {told}." for told in otherwise_written(found))
+                    said += "".join(f" {name}: {told}." for told in kind_of(found)[2])
             raise InputError(f"{path}: {said}") from None
     texts = [text_of(c, path, names[0], i) for i, c in enumerate(table.cells[names[0]], 1)]
     return texts if columns.kind == "text" else [*opened(path, texts)]
@@ -262,3 +262,69 @@ def _row_of(cells: Any, place: str) -> NDArray[np.float64] | None:
         f"{place} is no list of two or more numbers; save embeddings as NPZ, Parquet or JSONL, or "
         "in a column for each number, with decimal points."
     )
+
+
+# -- public records -------------------------------------------------------------------------------
+
+
+def read_further(
+    option: str, path: Path | None, columns: Columns, others: Records | None
+) -> Records | None:
+    """Records of a public file that lack nothing, if one is named; others must not pass for them.
+
+    Those of ``--public`` are compared with the private ones, and ``--examples`` with ``--public``
+    alone: what is said of the private ones would tell that one is there.
+    """
+    if path is None:
+        return None
+    named, found = f"--{option} {path}", read(path, columns, missing="drop")
+    if found.n_dropped:
+        warnings.warn(
+            f"{named}: {found.n_dropped:,} of its records lack something, and are left out.",
+            stacklevel=2,
+        )
+    # Short answers are given by many: what counts is how many different ones there are.
+    contents = {*map(_digest, found.X)}
+    common = 0 if others is None else len({*map(_digest, others.X)} & contents)
+    most, of, remedy = {
+        "public": (0.5, "among the private ones", "name records that may be published"),
+        "examples": (0.0, "in --public too, which tests the model", "take them out of one of both"),
+    }[option]
+    # In tables of few values many records are equal by chance.
+    if common > (most * len(contents) if columns.table is None else len(found.X) / 2):
+        raise InputError(
+            f"{named}: {common:,} of its {len(contents):,} different records are {of}; {remedy}."
+        )
+    if common:
+        warnings.warn(f"{named}: {common:,} of its records are {of}.", stacklevel=2)
+    return found
+
+
+def _digest(record: Any) -> bytes:
+    # Rows and images would take their memory again.
+    body = record.encode() if isinstance(record, str) else np.asarray(record).tobytes()
+    return blake2b(body, digest_size=16).digest()
+
+
+def of_classes(named: str, public: Records, classes: Any) -> Records | None:
+    """Public records that a model can be right about; None if there are none."""
+    y = np.array(aligned(np.asarray(public.y).tolist(), classes))
+    labels, counts = np.unique(y, return_counts=True)
+    strange = ~np.isin(labels, classes)
+    if not strange.any():
+        return replace(public, y=y)
+    shown = [
+        f"{one_line(label, 40)!r} ({count:,} records)"
+        for label, count in zip(labels[strange].tolist(), counts[strange], strict=True)
+    ]
+    places = np.flatnonzero(~np.isin(y, labels[strange]))
+    use = f"The other {len(places):,} records are used" if len(places) else "No accuracy is stated"
+    warnings.warn(
+        f"{named}: {len(shown):,} of its {len(labels):,} labels are no class: "
+        f"{listed(shown, SHOWN)}. {use}.",
+        stacklevel=2,
+    )
+    if not len(places):
+        return None
+    X = public.X[places] if isinstance(public.X, np.ndarray) else [public.X[i] for i in places]
+    return replace(public, X=X, y=y[places])

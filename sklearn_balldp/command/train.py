@@ -4,6 +4,7 @@ import argparse
 import contextlib
 import shlex
 import tempfile
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -107,15 +108,14 @@ def _check_places(options: argparse.Namespace) -> None:
     """An error, before a record is read, unless what is private lies apart from a new folder."""
     names = ("out", "keep_transcript", "ledger", "cache")
     given = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
-    for folder in given.keys() & {"out", "keep_transcript"}:
-        for name in given.keys() - {folder}:
-            own, other = given[folder].resolve(), given[name].resolve()
-            if own in (other, *other.parents):
-                one, two = (f"--{n.replace('_', '-')} {given[n]}" for n in (name, folder))
-                raise InputError(
-                    f"{one} and {two} must lie beside each other: whoever receives the model would "
-                    "get both."
-                )
+    for (name, other), (folder, own) in permutations(given.items(), 2):
+        within = own.resolve() in (other.resolve(), *other.resolve().parents)
+        if within and folder in ("out", "keep_transcript"):
+            one, two = (f"--{n.replace('_', '-')} {given[n]}" for n in (name, folder))
+            raise InputError(
+                f"{one} and {two} must lie beside each other: whoever receives the model would "
+                "get both."
+            )
 
 
 def interrupted(options: argparse.Namespace) -> str:
