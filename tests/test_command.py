@@ -381,7 +381,8 @@ def test_public_records_tell_what_the_noise_costs(balldp):
 
     def line(epsilon, name="public.csv", further=""):
         command = f"plan private.csv ROWS --radius 0.5 --public {name} --epsilon {epsilon}"
-        return balldp(command + further).splitlines()[-1]
+        said = balldp(command + further)
+        return next(line for line in said.splitlines() if line.startswith("Accuracy"))
 
     def points(epsilon):
         return float(line(epsilon).split(" points")[0].split()[-1])

@@ -24,7 +24,7 @@ AT_ONCE = [
     "plan --epsilom 2",
     f"plan {GIVEN} --epsilon 1",
     f"train {GIVEN} --epsilon 1 --out m",
-    f"plan options.txt{GIVEN[5:]} --epsilon 1 --public no.csv",
+    f"train options.txt{GIVEN[5:]} --epsilon 1 --out m --public no.csv",
     "verify m",
     "predict m f.csv",
     "predict m f.csv --out none/f.csv",
@@ -88,10 +88,7 @@ def test_names_of_the_package_are_there_when_they_are_asked_for():
         # What an abbreviation means would change with the next option.
         ("demo --ou x", "--ou is no option of demo (did you mean --out?)"),
         ("train --lable l", "--lable is no option of train (did you mean --label?)"),
-        (
-            f"plan {GIVEN} --out m",
-            "--out is no option of plan (but of demo, embed, train, predict)",
-        ),
+        (f"plan {GIVEN} --out m", "--out is no option of plan; see balldp plan --help"),
         ("verify m --zzz", "--zzz is no option of verify; see balldp verify --help"),
         ("tran f.csv", "'tran' is no command (did you mean train?)"),
         ("plan f.csv --text t", "the following arguments are required: --label"),

@@ -194,7 +194,7 @@ OF_PLANS = {
     # What another program wrote.
     "objects": (
         *("a.npz", lambda path: np.savez(path, e=X, label=np.array(LABELS, dtype=object))),
-        "! its array 'label' holds Python objects, which are not loaded; save texts as such (y.as",
+        "! it holds Python objects, which are not loaded; save texts by y.astype(str)",
     ),
     "a further array": (
         *("a.npz", lambda path: np.savez(path, e=X, label=LABELS, classes=["neg", "pos"])),

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..encoders.cells import cells_of
 from ..names import trimmed
@@ -60,11 +59,11 @@ def table_of(path: Path, columns: Columns) -> Table:
     except UnicodeError:
         reason = "it is no text in UTF-8; save it as such (a spreadsheet as CSV UTF-8), unpack it "
         reason += "if it is packed, or give Parquet the ending .parquet"
-    except MemoryError:
-        reason = "it does not fit into memory; fit rows of Parquet in Python (docs/rows)"
     except Exception as error:
         # The text of a parser may quote a record.
         reason = f"it cannot be read as {suffix or 'a folder'} ({type(error).__name__})"
+        if "allow_pickle" in str(error):
+            reason = "it holds Python objects, which are not loaded; save texts by y.astype(str)"
     raise InputError(f"{path}: {reason}.")
 
 
@@ -185,18 +184,8 @@ def _jsonl(path: Path, columns: Columns) -> Table:
 
 
 def _npz(path: Path, columns: Columns) -> Table:
-    arrays = dict[str, NDArray[Any]]()
     with np.load(path, allow_pickle=False) as file:
-        for name, key in zip(names_of(path, file.files), file.files, strict=True):
-            try:
-                arrays[name] = file[key]
-            except ValueError as error:
-                if "allow_pickle" not in str(error):
-                    raise
-                raise InputError(
-                    f"{path}: its array {one_line(name, 60)!r} holds Python objects, which are not "
-                    "loaded; save texts as such (y.astype(str))."
-                ) from None
+        arrays = dict(zip(names_of(path, file.files), map(file.get, file.files), strict=True))
     beside = {name: arrays.pop(name) for name in [*arrays] if name.startswith(BESIDE)}
     arrays = {name: array for name, array in arrays.items() if array.ndim > 0}
     if len({*map(len, arrays.values())}) > 1:

@@ -216,7 +216,7 @@ def parsed(arguments: list[str] | None) -> argparse.Namespace:
     if command is not None and command not in COMMANDS:
         parser.error(f"{command!r} is no command{_meant(command, COMMANDS)}")
     if command is not None:
-        _check_names(words[words.index(command) :], command, parsers)
+        _check_names(words[words.index(command) :], command, parsers[command])
     return parser.parse_args(words)
 
 
@@ -295,17 +295,13 @@ def settle(options: argparse.Namespace) -> None:
             raise InputError(f"{reason}.")
 
 
-def _check_names(words: list[str], command: str, parsers: dict[str, _Parser]) -> None:
+def _check_names(words: list[str], command: str, own: _Parser) -> None:
     """End the process at an option that the command lacks, before what is missing is told."""
-    own = parsers[command]
     for word in words[: words.index("--") if "--" in words else None]:
         name = word.partition("=")[0]
         # A text, or a number below zero, is a value.
-        if not re.fullmatch(r"--?[^\W\d][^ ]*", name) or name in own.names:
-            continue
-        others = [other for other, parser in parsers.items() if name in parser.names]
-        where = f" (but of {', '.join(others)})" if others else _meant(name, own.names)
-        own.error(f"{name} is no option of {command}{where}")
+        if re.fullmatch(r"--?[^\W\d][^ ]*", name) and name not in own.names:
+            own.error(f"{name} is no option of {command}{_meant(name, own.names)}")
 
 
 def _meant(word: str, names: Iterable[str]) -> str:

@@ -7,6 +7,7 @@ import numpy as np
 from sklearn.base import clone
 
 from ..heads.plan import AT_RISK, LOST, risks
+from ..progress import shown
 from ..publish.card import NOTHING_HIDDEN, down, in_short
 from ..publish.columns import HiddenColumns
 from ..publish.words import up
@@ -49,8 +50,6 @@ def describe(job: Job) -> str:
         kept = textwrap.wrap(sentence.replace(" %", "\xa0%"), 90)
         lines += [_BELOW + line.replace("\xa0%", " %") for line in kept]
     lines += _at_risk(job)
-    if release.guarantee().advantage > NOTHING_HIDDEN:
-        lines.append(f"Warning   epsilon {up(release.epsilon)} hides next to nothing: lower it")
     return "\n".join(lines)
 
 
@@ -84,15 +83,21 @@ def _at_risk(job: Job) -> list[str]:
     return lines
 
 
-def foretold(job: Job) -> str:
+def foretell(job: Job) -> None:
+    """Print the accuracy to expect, where there are public records."""
+    if job.public is not None:
+        with shown(True):
+            print(f"Accuracy  {_foretold(job, job.public)}", flush=True)
+
+
+def _foretold(job: Job, public: Records) -> str:
     """Accuracy to expect, by the same fit on public records in place of the private ones.
 
     Each private record gives way to one of its label, or of any where labels are hidden. Beside it
     stands the same fit without noise, on the same rows; public examples are those of the fit.
     """
-    assert job.public is not None
-    head, rows, rng = job.head, job.public.X, np.random.default_rng(0)
-    labels, wanted = np.asarray(job.public.y), np.asarray(job.records.y)
+    head, rows, rng = job.head, public.X, np.random.default_rng(0)
+    labels, wanted = np.asarray(public.y), np.asarray(job.records.y)
     classes = np.unique(wanted if head.classes is None else head.classes)
     order = rng.permutation(np.flatnonzero(np.isin(labels, classes)))
     fitted, tested = np.array_split(order, 2)
@@ -136,7 +141,7 @@ def baseline(public: Records) -> float:
     return float(counts.max() / counts.sum())
 
 
-def warning(job: Job, score: float | None) -> str | None:
+def warning(job: Job, score: float | None = None) -> str | None:
     """What speaks against publishing a model: public numbers, and its score on public records."""
     if job.plan.release.guarantee().advantage > NOTHING_HIDDEN:
         return "the model hides next to nothing: lower epsilon before you publish one."

@@ -12,14 +12,13 @@ import numpy as np
 from sklearn.pipeline import Pipeline
 
 from ..heads.plan import LOST
-from ..progress import shown
 from ..publish.files import README
 from ..publish.saving import write_model
 from ..writing import new_folder
 from .job import prepare
 from .ledger import Account
 from .options import InputError
-from .outlook import baseline, describe, foretold, warning
+from .outlook import baseline, describe, foretell, warning
 
 
 def train(options: argparse.Namespace) -> None:
@@ -34,12 +33,8 @@ def train(options: argparse.Namespace) -> None:
         with new_folder(out) as new:
             account = Account.opened(options)
             job = prepare(options)
-            if account is not None:
-                reach = None if job.hidden is None else job.hidden.reach
-                account.check(job.plan.release, reach)
-            print(describe(job), flush=True)
-            if account is not None:
-                print(account.state, flush=True)
+            account.check(job.plan.release, None if job.hidden is None else job.hidden.reach)
+            print(f"{describe(job)}{account.state}", flush=True)
             ratios = job.plan.class_signal_to_noise
             # Public examples tell the classes apart without the records, too.
             if ratios and max(ratios) < LOST and not (options.anyway or job.examples):
@@ -48,12 +43,10 @@ def train(options: argparse.Namespace) -> None:
                     "smaller radius help; nothing was fitted or charged, and --anyway trains all "
                     "the same."
                 )
-            accountant = None if account is None else account.begun()
+            accountant = account.begun()
             options.begun = accountant, 0 if accountant is None else accountant.total().n_releases
-            with shown(True):
-                # Before any noise is drawn: what is wrong with public records ends the run here.
-                if job.public is not None:
-                    print(f"Accuracy  {foretold(job)}", flush=True)
+            # Before any noise is drawn: what is wrong with public records ends the run here.
+            foretell(job)
             job.head.set_params(accountant=accountant)
             job.head.fit(job.records.X, job.records.y, **job.records.groups, **job.examples)
             model = Pipeline([("rows", job.step), ("head", job.head)])
@@ -78,14 +71,9 @@ def train(options: argparse.Namespace) -> None:
             f"          {steps}, with the noisy steps, for you alone: balldp verify "
             f"{shlex.join(map(str, given))}"
         )
-    if account is not None:
-        print(account)
+    further = f"Next      fill in {out / README}; balldp verify {out}; hf upload NAME {out}"
     odd = warning(job, score)
-    print(
-        f"Warning   {odd}"
-        if odd
-        else f"Next      fill in {out / README}; balldp verify {out}; hf upload NAME {out}"
-    )
+    print(f"{account}Warning   {odd}" if odd else f"{account}{further}")
 
 
 def _write(model: Any, new: Path, out: Path, named: dict[str, Any]) -> None:
