@@ -174,19 +174,15 @@ def declared_cells(table: Table, encoder: TableEncoder) -> Cells:
     return {name: table.cells[name_of(name)] for name in encoder.columns}
 
 
-def unlike_declared(encoder: TableEncoder, counts: dict[str, Counts], n: int) -> Iterator[str]:
-    """Columns of which most cells tell a model nothing, for the terminal of the file's owner."""
-    for name in encoder.mostly_unknown(counts, n):
+def notes_on(table: Table, encoder: TableEncoder, counts: dict[str, Counts]) -> Iterator[str]:
+    """What of a table tells a model nothing, or something else: for the terminal of its owner."""
+    for name in encoder.mostly_unknown(counts, len(table)):
         outside, missing = counts[name]
         absent = f", and {missing:,} are missing" if missing else ""
         yield (
             f"most cells of {one_line(name, 60)} are not as declared ({encoder.examples[name]}): "
-            f"{outside:,} of {n:,}{absent}. Are they spelt otherwise, or in other units?"
+            f"{outside:,} of {len(table):,}{absent}. Are they spelt otherwise, or in other units?"
         )
-
-
-def grouped_numbers(table: Table, encoder: TableEncoder) -> Iterator[str]:
-    """Columns whose numbers may be meant otherwise than they are read."""
     for name, declared in encoder.columns.items():
         numbers = not isinstance(declared, int) and not any(
             isinstance(v, str) and v for v in declared

@@ -19,7 +19,7 @@ from ..heads.plan import Plan
 from ..mechanisms import GradientPerturbation
 from ..publish.columns import HiddenColumns
 from ..showing import listed
-from .columns import change_of, check_apart, declared_in, unlike_declared
+from .columns import change_of, check_apart, declared_in
 from .embed import encoder_from, maker_of, radius_of_edits, rows_of
 from .names import beside_of, declared_classes, vectors_of
 from .options import CANDIDATES, EDITS, HEADS, InputError
@@ -28,9 +28,6 @@ from .table import SHOWN, Columns
 
 #: Width of the rows of the command's encoder of images.
 IMAGE_WIDTH = 512
-# Records for each cell of a table, below which noise costs much: at epsilon 1 and standard DP on
-# independent columns, 10 to 19 points of accuracy at 10, 6 to 11 at 20, 3 to 4 at 50.
-_RECORDS_PER_CELL = 10
 # Among so few records many labels say nothing.
 _FEW = 20
 
@@ -106,7 +103,9 @@ def prepare(options: argparse.Namespace) -> Job:
     step: Any = table
     column: str | None = None if table is not None else columns.content
     if table is not None:
-        _check_table(options.columns, table, records)
+        for note in records.notes:
+            # For the owner's terminal alone, as it tells of private records.
+            warnings.warn(f"{options.columns}: {note}", stacklevel=2)
         params |= {"encoder": table.identity, "domain": "sphere"}
     elif made := maker_of(options.file, records):
         step, column = made
@@ -169,19 +168,6 @@ def _params(options: argparse.Namespace) -> dict[str, Any]:
 
 
 # -- what makes rows ------------------------------------------------------------------------------
-
-
-def _check_table(path: Path, encoder: TableEncoder, records: Records) -> None:
-    """Notes for the owner's terminal alone, as they tell of private records."""
-    n, width = records.X.shape
-    notes = [*unlike_declared(encoder, records.counts, n), *records.odd]
-    if width * _RECORDS_PER_CELL > n:
-        notes.append(
-            f"{width:,} cells are many for {n:,} records, and noise goes into each: delete columns "
-            "that are not needed."
-        )
-    for note in notes:
-        warnings.warn(f"{path}: {note}", stacklevel=2)
 
 
 def _check_made(options: argparse.Namespace, step: Any, **public: Records | None) -> None:

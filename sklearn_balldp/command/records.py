@@ -22,7 +22,7 @@ from ..encoders.tables import MISSING, Counts
 from ..names import appearance, label_key, spelling, trimmed
 from ..publish.model import Published
 from ..showing import listed, one_line
-from .columns import declared_cells, grouped_numbers, kind_of, unlike_declared
+from .columns import declared_cells, kind_of, notes_on
 from .files import table_of
 from .options import InputError
 from .pictures import opened
@@ -45,7 +45,7 @@ class Records:
     n_repeated: int = 0  # how many have the content of an earlier one
     #: Of a table: how many cells of each column are not as declared.
     counts: dict[str, Counts] = field(default_factory=dict)
-    odd: tuple[str, ...] = ()  # of a table: what may be meant otherwise than it is read
+    notes: tuple[str, ...] = ()  # of a table: what tells a model nothing, or something else
     #: What ``balldp embed`` wrote beside rows.
     beside: dict[str, NDArray[Any]] = field(default_factory=dict)
 
@@ -84,6 +84,7 @@ def read(path: Path, columns: Columns, *, missing: str = "error") -> Records:
     if columns.owner is not None:
         owners = _owners(named[-1], kept, path, columns.owner)
     embeds, encoder = columns.kind in ("embedding", "table"), columns.table
+    counts = {} if encoder is None else encoder.counts(declared_cells(table, encoder))
     return Records(
         np.stack(X) if embeds else X,
         labels,
@@ -91,8 +92,8 @@ def read(path: Path, columns: Columns, *, missing: str = "error") -> Records:
         n_dropped=len(dropped),
         n_repeated=len(X) - len({blake2b(x).digest() if embeds else x for x in X}),
         kept=kept,
-        counts={} if encoder is None else encoder.counts(declared_cells(table, encoder)),
-        odd=() if encoder is None else tuple(grouped_numbers(table, encoder)),
+        counts=counts,
+        notes=() if encoder is None else tuple(notes_on(table, encoder, counts)),
         beside=table.beside,
     )
 
@@ -148,7 +149,7 @@ def new_records(
     notes = list[str]()
     if columns.table is not None:
         cells = declared_cells(table, columns.table)
-        notes += unlike_declared(columns.table, columns.table.counts(cells), len(table))
+        notes += notes_on(table, columns.table, columns.table.counts(cells))
         absent = (columns.table.unknown_rows(cells) + 1).tolist()
     if absent:
         notes.append(f"nothing is known of {rows_in_words(absent)}: all such get one answer.")
