@@ -316,9 +316,13 @@ def check_files(options: argparse.Namespace) -> None:
     given = vars(options)
     endings = {"predict": (".csv", ".tsv"), "embed": (".npz",)}.get(options.command)
     if endings is not None and options.out is not None:
-        check_new(options.out)
-        if options.out.suffix.lower() not in endings:
-            raise InputError(f"--out {options.out} must end in {' or '.join(endings)}.")
+        out, parent = options.out, options.out.parent
+        if out.exists() or out.is_symlink():
+            raise InputError(f"--out {out} exists; name another file.")
+        if not (parent.is_dir() and os.access(parent, os.W_OK)):
+            raise InputError(f"--out {out}: {parent} is no folder that can be written to.")
+        if out.suffix.lower() not in endings:
+            raise InputError(f"--out {out} must end in {' or '.join(endings)}.")
     for name in (*_PLACES, *_READ):
         value, option = given.get(name), "" if name in _PLACES else f"--{name.replace('_', '-')} "
         value = None if (name, value) == ("class_texts", NO_NAMES) else value
@@ -328,14 +332,6 @@ def check_files(options: argparse.Namespace) -> None:
             reason = None if path is None else unfetched(path)
             if reason is not None:
                 raise InputError(f"{option}{path}: {reason}.")
-
-
-def check_new(out: Path) -> None:
-    """An error unless a new file can be written there: before anything is computed."""
-    if out.exists() or out.is_symlink():
-        raise InputError(f"--out {out} exists; name another file.")
-    if not (out.parent.is_dir() and os.access(out.parent, os.W_OK)):
-        raise InputError(f"--out {out}: {out.parent} is no folder that can be written to.")
 
 
 def in_options(message: str) -> str:

@@ -61,7 +61,8 @@ def train(options: argparse.Namespace) -> None:
                 f"Measured  accuracy {score:.3f} on {len(job.public.X):,} public records, of which "
                 f"{largest:.3f} are of the largest class"
             )
-        print(f"Wrote     {out} ({_in_bytes(sum(path.stat().st_size for path in out.iterdir()))})")
+        size = sum(path.stat().st_size for path in out.iterdir())
+        print(f"Wrote     {out} ({size / 1e3:,.0f} kB)")
         if kept is not None:
             write_model(model, kept, transcript=True, **named)
     if kept is not None:
@@ -86,10 +87,6 @@ def _write(model: Any, new: Path, out: Path, named: dict[str, Any]) -> None:
     other = Path(tempfile.mkdtemp(prefix="balldp-"))
     write_model(model, other, **named)
     raise InputError(f"--out {out} cannot be filled ({reason}): the model lies in {other}.")
-
-
-def _in_bytes(size: int) -> str:
-    return f"{size / 1e6:.1f} MB" if size >= 1e5 else f"{size / 1e3:.0f} kB"
 
 
 def _check_places(options: argparse.Namespace) -> None:
