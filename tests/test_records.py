@@ -178,7 +178,7 @@ OF_PLANS = {
     ),
     "labels that differ by case": (
         *("a.csv", table(label=["pos", "neg", "Pos", "neg"] * 30)),
-        "2 classes differ by case, .* 'Pos', 'pos'\\..*in 3 classes",
+        "2 names in label differ .* in rows 1, 3\\..*in 3 classes",
     ),
     # Numbers.
     "lists in texts": ("a.csv", 'e,label\n"[1, 2]",a\n', "! e in row 1 is no list of two"),
@@ -250,10 +250,10 @@ CASES = {
     ),
     "owners that differ by case": (
         *("a.csv", table(owner=spelled("p{}", "P{}")), OWNERS),
-        r"60 owners in owner differ .* the first of them rows 1, 31\..*Owners    60;",
+        r"60 names in owner differ .* the first in rows 1, 31\..*Owners    60;",
     ),
     "owners that differ by an inner blank": (
-        *("a.csv", table(owner=spelled("p {}", "p\xa0{}")), OWNERS, "60 owners in owner differ"),
+        *("a.csv", table(owner=spelled("p {}", "p\xa0{}")), OWNERS, "60 names in owner differ"),
     ),
     "owners of bytes": (
         *("a.parquet", lambda path: parquet(path, owner=[b"p%d" % (i % 30) for i in range(N)])),
@@ -428,7 +428,7 @@ NUMBERS = ("{}", "{}.0", "00{}", "+{}", "{}E+00", "{}.00", " {}e0")
 @pytest.mark.kills("names.py", "return name if number is None else repr(number)", "return name")
 @pytest.mark.kills("names.py", 'name.removesuffix(".0") if', "repr(number_of(name)) if True or")
 @pytest.mark.kills("command/records.py", "map(trimmed, named[0])", "named[0]")
-@pytest.mark.filterwarnings("ignore:.*owners in owner differ")
+@pytest.mark.filterwarnings("ignore:.*names in (owner|label) differ")
 def test_labels_and_owners_are_equal_where_nobody_sees_a_difference(place, names):
     """Numbers are equal among owners; a label is a code, but for the .0 that tables write."""
     rows, keys = [["text", "label", "owner"]], []

@@ -18,13 +18,12 @@ from ..heads import HEADS as CLASSES
 from ..heads.plan import Plan
 from ..mechanisms import GradientPerturbation
 from ..publish.columns import HiddenColumns
-from ..showing import listed
 from .columns import change_of, check_apart, declared_in
 from .embed import encoder_from, maker_of, radius_of_edits, rows_of
 from .names import beside_of, declared_classes, vectors_of
 from .options import CANDIDATES, EDITS, HEADS, InputError
-from .records import Records, aligned, of_classes, read, read_further, tell_alike
-from .table import SHOWN, Columns
+from .records import Records, aligned, of_classes, read, read_further
+from .table import Columns
 
 #: Width of the rows of the command's encoder of images.
 IMAGE_WIDTH = 512
@@ -198,7 +197,6 @@ def _check_labels(option: str, records: Records) -> None:
             f"{option}: {n_classes} different labels in {n_records} records would be published; "
             "name the column of the classes."
         )
-    tell_alike(f"{option}: {{}} classes", names, lambda same: listed([*map(repr, same)], SHOWN))
 
 
 def _declared(records: Records, classes: list[str], path: Path) -> Records:

@@ -5,7 +5,7 @@ A cell is read from its own value alone, and no error quotes one.
 
 import difflib
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
@@ -82,7 +82,10 @@ def read(path: Path, columns: Columns, *, missing: str = "error") -> Records:
     if columns.label is not None:
         labels = np.array(aligned(map(trimmed, named[0])))
     if columns.owner is not None:
-        owners = _owners(named[-1], kept, path, columns.owner)
+        owners = np.array([*map(spelling, named[-1])])
+    for column, names in ((columns.label, labels), (columns.owner, owners)):
+        if column is not None and names is not None:
+            _tell_alike(path, column, zip(names.tolist(), (i + 1 for i in kept), strict=True))
     embeds, encoder = columns.kind in ("embedding", "table"), columns.table
     counts = {} if encoder is None else encoder.counts(declared_cells(table, encoder))
     return Records(
@@ -107,27 +110,17 @@ def aligned(labels: Iterable[str], classes: Iterable[str] = ()) -> list[str]:
     return [names[label_key(label)] for label in labels]
 
 
-def _owners(names: list[str], kept: list[int], path: Path, column: str) -> NDArray[np.str_]:
-    """Owners in one spelling; those who look alike are told by their rows."""
-    owners = [*map(spelling, names)]
-    rows = dict[str, int]()
-    for owner, place in zip(owners, kept, strict=True):
-        rows.setdefault(owner, place + 1)
-    what = f"{path}: {{}} owners in {column}"
-    tell_alike(what, rows, lambda same: rows_in_words([rows[name] for name in same]))
-    return np.array(owners)
-
-
-def tell_alike(what: str, names: Iterable[str], shown: Callable[[list[str]], str]) -> None:
-    """Warn of names that differ by what is easily overlooked alone."""
-    looks: dict[str, list[str]] = {}
-    for name in names:
-        looks.setdefault(appearance(name), []).append(name)
-    alike = [same for same in looks.values() if len(same) > 1]
+def _tell_alike(path: Path, column: str, rows: Iterable[tuple[str, int]]) -> None:
+    """Warn of names, of which each has a row, that differ by what is easily overlooked alone."""
+    looks: dict[str, dict[str, int]] = {}
+    for name, row in rows:
+        looks.setdefault(appearance(name), {}).setdefault(name, row)
+    alike = [[*same.values()] for same in looks.values() if len(same) > 1]
     if alike:
         warnings.warn(
-            f"{what.format(sum(map(len, alike)))} differ by case, blanks or forms of letters "
-            f"alone, the first of them {shown(alike[0])}. Write them alike if they are one.",
+            f"{path}: {sum(map(len, alike))} names in {column} differ from another by case, blanks "
+            f"or forms of letters alone, the first in {rows_in_words(alike[0])}. Write them alike "
+            "if they are one: each counts for itself.",
             stacklevel=3,
         )
 
