@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import Any
 
 from ..showing import one_line
-from .options import check_files, in_options, parsed, report, settle
+from .options import check_files, in_options, parsed, settle
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -49,7 +49,7 @@ def _run(options: argparse.Namespace) -> int:
         verdict = getattr(module, options.command)(options)
         if verdict is not None:
             status = int(verdict.failed)
-            print(report(verdict), flush=True)
+            print(in_options(str(verdict)), flush=True)
         return status
     except BrokenPipeError:
         # Whoever reads has seen enough; but a model may not have been written.

@@ -17,7 +17,7 @@ from ..datasets import BREAST_CANCER, load_messages
 from ..encoders import TableEncoder
 from ..heads import BallDPLogisticRegression
 from ..writing import new_folder, write_new
-from .options import parsed, report, settle
+from .options import in_options, parsed, settle
 from .train import train
 from .verify import verify
 
@@ -66,7 +66,7 @@ def demo(options: argparse.Namespace) -> None:
     names = ", ".join(sorted(path.name for path in place.iterdir()))
     print(f"Wrote     {place} with {names}", flush=True)
     train(_typed(run[0], place))
-    print(f"\n{report(verify(_typed(run[1], place)))}\n")
+    print(f"\n{in_options(str(verify(_typed(run[1], place))))}\n")
     print(
         "Next      " + f"\n{'':10}".join(f"balldp {shlex.join(_words(c, place))}" for c in further)
     )

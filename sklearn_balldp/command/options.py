@@ -11,7 +11,6 @@ from typing import Any
 
 from .._version import __version__
 from ..pointers import unfetched
-from ..verdicts import CANNOT_CHECK, FAIL, PASS, STATED, WEAK
 
 #: What ``--head`` takes, and the class that it stands for.
 HEADS = {
@@ -42,8 +41,6 @@ PARAMETERS = {
 # Files that are read, without and with an option; a model may lie on the hub too.
 _PLACES = ("model", "file")
 _READ = "public", "examples", "classes", "class_texts", "columns", "private", "earlier"
-# Codes of terminals: green, yellow, red, violet and grey.
-_COLOURS = {PASS: 32, WEAK: 33, FAIL: 31, CANNOT_CHECK: 35, STATED: 90}
 _VERIFY = """\
 Each line says PASS or FAIL (computed here), WEAK (true, and next to nothing), STATED (the
 publisher's word) or CANNOT CHECK (unusual), with what was found and what it rests on. The exit
@@ -341,15 +338,3 @@ def in_options(message: str) -> str:
         return PARAMETERS[match[1]] + (" " if match[2] else "")
 
     return re.sub(rf"\b({'|'.join(PARAMETERS)})=(?:True\b|(?=([\w'\"]?)))", option, message)
-
-
-def report(verdict: object) -> str:
-    """A report of checks, with colours where a person reads it on a terminal."""
-    text, terminal = in_options(str(verdict)), getattr(sys.stdout, "isatty", bool)()
-    # An older terminal of Windows would show the codes.
-    able = os.name != "nt" or "WT_SESSION" in os.environ
-    if not (terminal and able) or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
-        return text
-    # No line of a report begins with what a stranger wrote.
-    words = re.compile(rf"^({'|'.join(_COLOURS)})(?=  )", re.MULTILINE)
-    return words.sub(lambda word: f"\x1b[{_COLOURS[word[1]]}m{word[1]}\x1b[0m", text)
