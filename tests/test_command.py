@@ -587,9 +587,7 @@ def test_an_empty_folder_is_named_as_it_was_typed(balldp):
     assert said.startswith("balldp predict: 'EMPTY' holds no model.safetensors")
 
 
-@pytest.mark.kills(
-    "command/predict.py", "options.column or published.column or kind", "options.column or kind"
-)
+@pytest.mark.kills("command/table.py", "column or published.column or kind", "column or kind")
 def test_predict_knows_the_column_that_train_was_told(balldp):
     lists(frame()).rename(columns={"e": "vector"}).to_parquet("lists.parquet")
     for name, column in (("rows.csv", "e"), ("lists.parquet", "vector")):
