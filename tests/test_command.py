@@ -156,7 +156,7 @@ BAD = [
     ("secrets.csv --text text --label label GOAL --encoder ", "names no weights"),
     ("secrets.csv --text text --label owner GOAL --encoder bank/letters", "say hf://bank/letters"),
     ("rows.csv ROWS --radius far --epsilon 1", "--radius far"),
-    ("rows.csv ROWS --radius 3 --epsilon 1", "as rows of unit norm are never further apart"),
+    ("rows.csv ROWS --radius 3 --epsilon 1", "rows of unit norm are never further apart"),
     ("rows.csv ROWS --radius edits --epsilon 1", "needs --public FILE"),
     ("rows.csv ROWS --radius 1 --epsilon -1", "epsilon must"),
     ("rows.csv ROWS --radius 1 --risk 0.05", "blind guess"),

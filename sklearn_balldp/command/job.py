@@ -147,8 +147,8 @@ def _radius(options: argparse.Namespace) -> Any:
         radius = float(text)
     if not 0.0 < radius <= 2.0:
         raise InputError(
-            f"--radius {text}: give a number above 0 and at most 2, as rows of unit norm are never "
-            "further apart, 'edits', or 'none' for any distance."
+            f"--radius {text}: give a number above 0 and at most 2 (rows of unit norm are never "
+            "further apart), 'edits', or 'none' for any distance."
         )
     return radius
 
