@@ -62,7 +62,7 @@ def table_of(path: Path, columns: Columns) -> Table:
     except Exception as error:
         # The text of a parser may quote a record.
         reason = f"it cannot be read as {suffix or 'a folder'} ({type(error).__name__})"
-        if "allow_pickle" in str(error):
+        if str(error).startswith("Object arrays"):
             reason = "it holds Python objects, which are not loaded; save texts by y.astype(str)"
     raise InputError(f"{path}: {reason}.")
 
