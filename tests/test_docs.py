@@ -26,7 +26,7 @@ from sklearn.datasets import load_iris
 
 from benchmarks.claims import plain
 from sklearn_balldp import BallDPRidgePrototype, verify
-from sklearn_balldp.command.options import of_train, of_verify
+from sklearn_balldp.command.options import COMMANDS, add_options
 from sklearn_balldp.privacy import json_schema
 from sklearn_balldp.publish import card, save
 
@@ -299,8 +299,8 @@ def test_the_checklist_names_lines_that_are_there(tmp_path):
         assert kind in text
         assert f"{kind} of " in str(verdict)
     options = argparse.ArgumentParser(conflict_handler="resolve")
-    of_train(options)
-    of_verify(options)
+    for command in ("train", "verify"):
+        add_options(options, COMMANDS[command][1])
     named = re.findall(r"`(--[a-z-]+)", text)
     assert named
     assert not [name for name in named if name not in options.format_help()]

@@ -106,11 +106,12 @@ def test_rows_and_texts_make_one_model(owner, balldp, embedded):
     assert (released.encoder, released.unit) == (embedded[1][0], "person" if owner else "record")
 
 
-@pytest.mark.kills("command/public.py", "if records.n_dropped:", "if False:")
+@pytest.mark.kills("command/records.py", "if found.n_dropped:", "if False:")
 @pytest.mark.kills(
     "command/train.py", "**job.records.groups, **job.examples", "**job.records.groups"
 )
-@pytest.mark.kills("command/public.py", "0 if columns.table is None", "9 if columns.table is None")
+@pytest.mark.kills("command/records.py", '"examples": (0.0,', '"examples": (0.5,')
+@pytest.mark.kills("command/options.py", "examples and described", "False")
 @pytest.mark.parametrize("protected", [False, True])
 def test_public_examples_of_a_file(protected, balldp, embedded, capsys):
     """As texts or as rows; nothing compares them with the private records."""
@@ -148,6 +149,7 @@ def test_public_examples_of_a_file(protected, balldp, embedded, capsys):
         f"plan {rows} texts.npz": "are the private records; name public ones",
         f"plan {rows} examples.csv": "embedding",
         f"plan {rows} none.npz": "there is no such file",
+        f"train {TEXTS} {given} --out x --examples examples.csv --class-texts d.csv": "of both",
         f"plan {rows} examples.npz --head prototypes": "--head prototypes has no use for them",
         f"train {TEXTS} {given} --out x --examples strange.csv": "none of its labels is a class",
     }

@@ -2,7 +2,6 @@
 
 import csv
 import io
-import json
 import sys
 from pathlib import Path
 
@@ -75,7 +74,7 @@ def test_a_table_is_written_as_it_was_read(separator, name, out, expected, marke
     assert [row["prediction"] for row in rows] == ["c0", "c1"] * (N // 2)
     said = shown.out if out else shown.err
     where = f" in {out}" if out else ""
-    assert said == f"Labelled  40 records{where}, without column 'e0' and 2 more, of embeddings\n"
+    assert said == f"Labelled  40 records{where}, without e0 and 2 more, of embeddings\n"
 
 
 def test_a_mark_is_not_shown_on_a_terminal(model, capsys, monkeypatch):
@@ -84,15 +83,3 @@ def test_a_mark_is_not_shown_on_a_terminal(model, capsys, monkeypatch):
     capsys.readouterr()
     assert main(["predict", model, "new.csv"]) == 0
     assert capsys.readouterr().out.startswith("name,")
-
-
-def test_embeddings_beside_the_records_are_left_out_with_a_word(model, capsys):
-    """As in a table of texts with their embeddings, of which a model takes others."""
-    own = csv.DictReader(io.StringIO(table()))
-    lines = ({**row, "vector": [0.5] * 60, "number": [1, 2, 3]} for row in own)
-    Path("new.jsonl").write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
-    capsys.readouterr()
-    assert main(["predict", model, "new.jsonl", "--out", "out.csv"]) == 0
-    header = Path("out.csv").read_text(encoding="utf-8").splitlines()[0]
-    assert header == "name,note,label,number,prediction,probability"
-    assert "without column 'e0' and 3 more" in capsys.readouterr().out

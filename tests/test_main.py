@@ -49,7 +49,6 @@ def test_the_demo_compares_writes_checks_and_says_what_is_next(run):
     assert [float(row[0]) for row in numbers] == list(demo.EPSILONS)
     ball, standard, plain = (float(cell) for cell in numbers[0][1:])
     assert standard < ball < plain
-    assert (place / "balldp-demo" / "accuracy.png").stat().st_size > 10_000
     model = place / "balldp-demo" / "model"
     assert str(verify(model)).splitlines()[4] in text
     bound = float(re.search(r"probability ([\d.]+) % at most", text).group(1)) / 100.0
@@ -112,16 +111,3 @@ def test_a_demo_is_not_run_where_it_cannot_write(tmp_path, monkeypatch, capsys):
     (tmp_path / "file").touch()
     assert main(["demo", "--out", str(tmp_path / "file" / "demo")]) == 2
     assert "takes no new folder" in capsys.readouterr().err
-
-
-def test_what_an_interrupted_demo_has_written_stays(tmp_path, monkeypatch, capsys):
-    def interrupted(_):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(demo, "RELEASES", 2)
-    monkeypatch.setattr(demo, "EPSILONS", (4.0,))
-    monkeypatch.setattr(demo, "train", interrupted)
-    monkeypatch.chdir(tmp_path)
-    assert main(["demo"]) == 2
-    assert capsys.readouterr().err.endswith("interrupted; what it had written by then stays.\n")
-    assert (tmp_path / "balldp-demo" / "messages.npz").exists()

@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import Any
 
 from ..showing import one_line
-from .options import check_files, in_options, parsed, prints, report
+from .options import check_files, in_options, parsed, settle
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -42,16 +42,14 @@ def _run(options: argparse.Namespace) -> int:
     caught: BaseException
     module = None
     try:
+        settle(options)
         check_files(options)
-        if sys.stdout is None and prints(options):
-            named = "name a file, --out" if options.command == "predict" else "send it to a file"
-            raise ValueError(f"there is no standard output for the answer: {named}.")
         # A command imports what it needs, which takes seconds.
         module = import_module(f".{options.command}", __package__)
         verdict = getattr(module, options.command)(options)
         if verdict is not None:
             status = int(verdict.failed)
-            print(report(verdict), flush=True)
+            print(in_options(str(verdict)), flush=True)
         return status
     except BrokenPipeError:
         # Whoever reads has seen enough; but a model may not have been written.
@@ -61,8 +59,7 @@ def _run(options: argparse.Namespace) -> int:
         caught, reason = error, _in_one_line(error)
     except KeyboardInterrupt as error:
         tell = getattr(module, "interrupted", None)
-        done = "nothing was charged or written" if tell is None else tell(options)
-        caught, reason = error, f"interrupted; {done}."
+        caught, reason = error, "interrupted." if tell is None else f"interrupted; {tell(options)}."
     except Exception as error:
         # Its text may quote private records, and Python's own status would be that of a FAIL.
         caught, kind = error, one_line(type(error).__name__, 60)

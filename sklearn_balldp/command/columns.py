@@ -51,8 +51,6 @@ _WRITTEN = {",": "have decimal commas", ".": "have commas between thousands"}
 # cells that a kind must fit: one is mistyped now and then.
 _FEW, _LONG, _SHARE = 20, 40, 0.9
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
-# Codes that may well be different.
-_FEW_CODES = 20
 # What may group thousands where cells are parted by semicolons.
 _GROUPED = re.compile(r"\s*[-+]?\d{1,3}\.\d{3}\s*")
 
@@ -64,7 +62,7 @@ def columns(options: argparse.Namespace) -> None:
     width = max(map(len, keys), default=0)
     print(_HEAD)
     for key, (name, own) in zip(keys, cells.items(), strict=True):
-        kind, ways, told = _kind(own)
+        kind, ways, told = kind_of(own)
         option = {"numbers": "decimal", "dates": "format"}.get(kind)
         holds = _HOLDS.get(kind, "")
         options_of = [f'{{holds = {holds}, {option} = "{way}"}}' if way else holds for way in ways]
@@ -79,12 +77,7 @@ def _key(name: str) -> str:
     return name if _BARE.fullmatch(name) else quoted
 
 
-def otherwise_written(cells: Sequence[Any]) -> list[str]:
-    """How numbers or dates of a column are written, where that must be declared; for its owner."""
-    return _kind(cells)[2]
-
-
-def _kind(cells: Sequence[Any]) -> tuple[str, list[str], list[str]]:
+def kind_of(cells: Sequence[Any]) -> tuple[str, list[str], list[str]]:
     """The kind of a column, by all of its cells; how they are written; what the owner is told."""
     try:
         seen = Counter(c if isinstance(c, str) else value_of(c) for c in cells)
@@ -125,26 +118,15 @@ def _fits(kind: str, way: str, cell: Any) -> bool:
 
 
 def declared_in(path: Path) -> TableEncoder:
-    """The encoder of the columns that a file declares, in TOML or JSON."""
-
-    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        names = [name for name, _ in pairs]
-        if len({*names}) < len(names):
-            raise ValueError("a name is repeated")
-        return dict(pairs)
-
+    """The encoder of the columns that a file declares."""
     try:
         body = path.read_bytes()
         # PowerShell writes what is redirected so.
         wide = body.startswith((b"\xff\xfe", b"\xfe\xff"))
-        text = body.decode("utf-16" if wide else "utf-8-sig")
-        if path.suffix.lower() == ".json":
-            found = json.loads(text, object_pairs_hook=once)
-        else:
-            found = tomllib.loads(text)
+        found = tomllib.loads(body.decode("utf-16" if wide else "utf-8-sig"))
     except (ValueError, OSError) as error:
         fault = one_line(error, 120)
-        raise InputError(f"--columns {path}: it is no TOML, or JSON (.json): {fault}.") from None
+        raise InputError(f"--columns {path}: it is no TOML: {fault}.") from None
     try:
         return TableEncoder(found).fit()
     except ValueError as error:
@@ -192,29 +174,19 @@ def declared_cells(table: Table, encoder: TableEncoder) -> Cells:
     return {name: table.cells[name_of(name)] for name in encoder.columns}
 
 
-def unlike_declared(encoder: TableEncoder, counts: dict[str, Counts], n: int) -> Iterator[str]:
-    """Columns of which most cells tell a model nothing, for the terminal of the file's owner."""
-    for name in encoder.mostly_unknown(counts, n):
+def notes_on(table: Table, encoder: TableEncoder, counts: dict[str, Counts]) -> Iterator[str]:
+    """What of a table tells a model nothing, or something else: for the terminal of its owner."""
+    for name in encoder.mostly_unknown(counts, len(table)):
         outside, missing = counts[name]
         absent = f", and {missing:,} are missing" if missing else ""
         yield (
             f"most cells of {one_line(name, 60)} are not as declared ({encoder.examples[name]}): "
-            f"{outside:,} of {n:,}{absent}. Are they spelt otherwise, or in other units?"
+            f"{outside:,} of {len(table):,}{absent}. Are they spelt otherwise, or in other units?"
         )
-
-
-def odd_codes(table: Table, encoder: TableEncoder) -> Iterator[str]:
-    """What of a table may be meant otherwise than it is read."""
     for name, declared in encoder.columns.items():
-        cells = table.cells[name_of(name)]
-        if isinstance(declared, int):
-            codes = [code for cell in cells if (code := spelled(cell)).lower() not in MISSING]
-            if len(codes) > _FEW_CODES and len({*codes}) > len(codes) / 2:
-                yield (
-                    f"most codes of {name} are those of one record alone: delete it if it numbers "
-                    "persons."
-                )
-        elif table.separator == ";" and not any(isinstance(v, str) and v for v in declared):
-            pointed = [str(cell) for cell in cells if "." in str(cell)]
-            if pointed and all(map(_GROUPED.fullmatch, pointed)):
-                yield f"numbers of {name} such as 1.500 are read as 1.5: write 1500 if it is meant."
+        numbers = not isinstance(declared, int) and not any(
+            isinstance(v, str) and v for v in declared
+        )
+        pointed = [str(cell) for cell in table.cells[name_of(name)] if "." in str(cell)]
+        if numbers and table.separator == ";" and pointed and all(map(_GROUPED.fullmatch, pointed)):
+            yield f"numbers of {name} such as 1.500 are read as 1.5: write 1500 if it is meant."

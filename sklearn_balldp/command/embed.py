@@ -27,7 +27,7 @@ from ..progress import shown
 from ..publish.steps import Encoder, NamedEncoder, Step, step_of
 from ..radius import RadiusPolicy
 from ..writing import write_new
-from .names import beside_of, texts_of_classes
+from .names import NAMES, beside_of
 from .options import HIDDEN_EDITS, InputError
 from .records import Records, read
 from .table import BESIDE, Columns
@@ -36,8 +36,6 @@ from .table import BESIDE, Columns
 EMBEDDING, _MADE = "embedding", f"{BESIDE}made"
 # Arrays of rows before and after an edit, and the number of the record that each was made of.
 _EDITS = tuple(f"{BESIDE}edits_{name}" for name in ("before", "after", "record"))
-# Characters below which no encoder is asked how many tokens a text has.
-_SHORT = 64
 
 
 class _Made(msgspec.Struct, forbid_unknown_fields=True):
@@ -50,18 +48,15 @@ class _Made(msgspec.Struct, forbid_unknown_fields=True):
 def embed(options: argparse.Namespace) -> None:
     """Write the rows of a file, with its labels and owners."""
     out, start = options.out, time.monotonic()
-    for name in ("edits", "max_length"):
-        if getattr(options, name) and options.text is None:
-            raise InputError(f"--{name.replace('_', '-')} is for --text.")
     columns = Columns(options.text, options.image, label=options.label, owner=options.owner)
     encoder = encoder_from(columns.kind, options, options.cache or parts_of(out))
     records = read(options.file, columns, missing=options.missing)
     for name in columns.named:
         if name == EMBEDDING or name.startswith(BESIDE):
             raise InputError(f"{options.file}: rename the column {name!r}, as the rows use it.")
-    texts = texts_of_classes(options, records)
+    beside = beside_of(options, records, encoder)
     made = rows_of(options.file, records, encoder, columns.content, edits=options.edits)
-    made.beside.update(beside_of(texts, encoder, declared=options.classes is not None))
+    made.beside.update(beside)
     held = zip(columns.named, (a for a in (made.y, made.owners) if a is not None), strict=True)
     body = io.BytesIO()
     np.savez(body, **{EMBEDDING: made.X, **dict(held), **made.beside})
@@ -70,8 +65,8 @@ def embed(options: argparse.Namespace) -> None:
         shutil.rmtree(parts_of(out), ignore_errors=True)
     n, width = made.X.shape
     print(f"Wrote     {out}: {n:,} rows of {width} numbers, in {time.monotonic() - start:.0f} s")
-    if texts:
-        print(f"Names     of {len(texts):,} classes are embedded too, as they are public")
+    if beside:
+        print(f"Names     of {len(beside[NAMES]):,} classes are embedded too, as they are public")
     if records.n_dropped:
         print(f"{'':10}{records.n_dropped:,} records lacked something and are left out")
     if options.edits:
@@ -158,9 +153,6 @@ def radius_of_edits(public: Records) -> Any:
 
 def tell_cut(path: Path, texts: list[str], encoder: SentenceEncoder) -> None:
     """Warn of texts whose ends the encoder does not read, with the length that would do."""
-    # A model is loaded for them alone.
-    if max(map(len, texts)) < _SHORT:
-        return
     count, limit, longest, most = encoder.cut(texts)
     if count:
         remedy = f"--max-length {longest} would do"

@@ -3,34 +3,42 @@
 Every row comes out, or an error names its number; no error quotes a cell.
 """
 
+import codecs
 import csv
 import io
 import json
+import os
 import re
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..encoders.cells import cells_of
 from ..names import trimmed
-from ..showing import one_line
+from ..showing import by_numbers, listed, one_line
 from .options import InputError
-from .parquet import folder_of, parquet_of
-from .pictures import pictures_of
-from .table import BESIDE, Columns, Table, fault_of, name_of, names_of
+from .pictures import formats
+from .table import BESIDE, SHOWN, Cells, Columns, Table, fault_of, name_of, names_of
 
 _BREAK = re.compile("\r\n|\r|\n")
+# What folders hold whose Parquet files are those of a table with a history.
+_HISTORIES = {
+    "Delta": "_delta_log/*",
+    "Hudi": ".hoodie/*",
+    "Iceberg": "metadata/*.metadata.json*",
+    "Paimon": "snapshot/snapshot-*",
+}
 
 
 def table_of(path: Path, columns: Columns) -> Table:
     """A file or a folder as columns; an InputError that quotes nothing of it."""
     suffix = path.suffix.lower()
-    of_folder = folder_of if columns.image is None else pictures_of
+    of_folder = _parquet if columns.image is None else _pictures
     reader: Callable[..., Table] | None = of_folder if path.is_dir() else READERS.get(suffix)
     # What a pipe holds has no ending.
     if not suffix and (path.parts[1:2] == ("dev",) or not (path.is_file() or path.is_dir())):
@@ -41,7 +49,7 @@ def table_of(path: Path, columns: Columns) -> Table:
             "spreadsheet as CSV UTF-8."
         )
     try:
-        reason = fault_of(path) if path.is_file() or reader in (_npz, parquet_of) else None
+        reason = fault_of(path) if path.is_file() or reader is _npz else None
         if reason is None:
             return reader(path, columns)
     except InputError:
@@ -51,11 +59,11 @@ def table_of(path: Path, columns: Columns) -> Table:
     except UnicodeError:
         reason = "it is no text in UTF-8; save it as such (a spreadsheet as CSV UTF-8), unpack it "
         reason += "if it is packed, or give Parquet the ending .parquet"
-    except MemoryError:
-        reason = "it does not fit into memory; fit rows of Parquet in Python (docs/rows)"
     except Exception as error:
         # The text of a parser may quote a record.
         reason = f"it cannot be read as {suffix or 'a folder'} ({type(error).__name__})"
+        if str(error).startswith("Object arrays"):
+            reason = "it holds Python objects, which are not loaded; save texts by y.astype(str)"
     raise InputError(f"{path}: {reason}.")
 
 
@@ -71,22 +79,15 @@ def _text(path: Path) -> bytes:
 def _csv(path: Path, columns: Columns) -> Table:
     csv.field_size_limit(2**31 - 1)
     body = _text(path)
-
-    def parsed(mark: str, strict: bool) -> Iterator[list[str]]:
-        text = io.TextIOWrapper(io.BytesIO(body), encoding="utf-8-sig", newline="")
-        return csv.reader(text, delimiter=mark, strict=strict)
-
-    mark = "\t" if path.suffix.lower() == ".tsv" else _separator(path, parsed)
-    rows = list[list[str]]()
-    try:
-        rows.extend(parsed(mark, True))
-    except csv.Error:
-        place = f"row {len(rows)}" if rows else "the first line"
+    text = body.decode("utf-8-sig")
+    mark, rows = _parsed(path, text, "\t" if path.suffix.lower() == ".tsv" else ",;")
+    names = names_of(path, _named(rows.pop(0) if rows else []))
+    # Of a file without names the first record would be lost; a wrong mark makes one column of all.
+    if not names or (len(names) == 1 and re.match(r"[\[(]?[-+\d]|sep=|.*[;\t|]", names[0])):
         raise InputError(
-            f"{path}: the quotes of {place} do not match; put them around whole cells, and write "
-            "each one inside of a cell twice."
-        ) from None
-    names = _header(path, rows.pop(0) if rows else [])
+            f"{path}: its first line must name the columns, separated by commas (in a .tsv by "
+            "tabs); it holds no names, numbers, other marks or Excel's sep=."
+        )
     width = len(names)
     while width > 1 and rows and not rows[-1]:
         # Blank lines at the end hold no record.
@@ -94,9 +95,9 @@ def _csv(path: Path, columns: Columns) -> Table:
     for number, row in enumerate(rows, 1):
         if width == 1:
             row += [] if row else [""]
-        if not row:
+        elif not row:
             raise InputError(f"{path}: row {number} is a blank line; leave it out.")
-        if width > 1 and trimmed(row[0]) == names[0] and [*map(name_of, row)][:width] == names:
+        elif trimmed(row[0]) == names[0] and [*map(name_of, row)][:width] == names:
             raise InputError(f"{path}: row {number} repeats the first line; leave it out.")
         if not _fits(row, width):
             amount = "more" if len(row) > width else "fewer"
@@ -108,9 +109,44 @@ def _csv(path: Path, columns: Columns) -> Table:
             "are part of a text must be written twice, or they join records.",
             stacklevel=3,
         )
-    cells = map(list, zip(*rows, strict=False)) if rows else ([] for _ in names)
-    marked = body.startswith(b"\xef\xbb\xbf")
-    return Table(path, dict(zip(names, cells, strict=False)), mark, marked)
+    cells = {name: [row[place] for row in rows] for place, name in enumerate(names)}
+    return Table(path, cells, mark, body.startswith(codecs.BOM_UTF8))
+
+
+def _parsed(path: Path, text: str, marks: str) -> tuple[str, list[list[str]]]:
+    """The rows of a CSV, and the mark that makes all of them as wide as the names.
+
+    If commas and semicolons both do, as many spreadsheets write these, it is the one that makes
+    more columns, and if none does the one that fits more rows.
+    """
+
+    def read(mark: str, strict: bool = True) -> Iterator[list[str]]:
+        return csv.reader(io.StringIO(text, newline=""), delimiter=mark, strict=strict)
+
+    widths = {mark: len(_named(next(read(mark, False), []))) for mark in marks}
+    found = dict[str, tuple[bool, int, list[list[str]], bool]]()
+    for mark in [mark for mark, width in widths.items() if width > 1] or marks:
+        rows, whole = list[list[str]](), False
+        with suppress(csv.Error):
+            rows.extend(read(mark))
+            whole = True
+        fits = [not row or _fits(row, widths[mark]) for row in rows]
+        every = whole and all(fits)
+        found[mark] = every, widths[mark] if every else sum(fits), rows, whole
+    if len({own[:2] for own in found.values()}) < len(found) and found[","][0] and widths[","] > 1:
+        raise InputError(
+            f"{path}: commas part all rows into {widths[',']} cells, and so do semicolons; put "
+            "quotes around names and cells that hold one of them."
+        )
+    mark = max(found, key=lambda mark: found[mark][:2])
+    *_, rows, whole = found[mark]
+    if not whole:
+        place = f"row {len(rows)}" if rows else "the first line"
+        raise InputError(
+            f"{path}: the quotes of {place} do not match; put them around whole cells, and write "
+            "each one inside of a cell twice."
+        )
+    return mark, rows
 
 
 def _fits(row: list[str], width: int) -> bool:
@@ -118,48 +154,11 @@ def _fits(row: list[str], width: int) -> bool:
     return len(row) >= width and not any(map(str.strip, row[width:]))
 
 
-def _separator(path: Path, parsed: Callable[[str, bool], Iterator[list[str]]]) -> str:
-    """A comma, or a semicolon as many spreadsheets write: what makes all rows as wide as the names.
-
-    If both do it is the one that makes more columns, and if none does the one that fits more rows.
-    """
-    widths = {mark: len(_named(next(parsed(mark, False), []))) for mark in ",;"}
-    marks = [mark for mark, width in widths.items() if width > 1] or [*widths]
-    if len(marks) == 1:
-        return marks[0]
-    found = dict[str, tuple[bool, int]]()
-    for mark, width in widths.items():
-        fits = list[bool]()
-        try:
-            fits.extend(not row or _fits(row, width) for row in parsed(mark, True))
-        except csv.Error:
-            fits.append(False)
-        found[mark] = all(fits), width if all(fits) else sum(fits)
-    if found[","] == found[";"] and found[","][0] and widths[","] > 1:
-        raise InputError(
-            f"{path}: commas part all rows into {widths[',']} cells, and so do semicolons; put "
-            "quotes around names and cells that hold one of them."
-        )
-    return max(found, key=found.__getitem__)
-
-
 def _named(cells: list[str]) -> list[str]:
     """A first line without blank cells at its end."""
     while cells and not trimmed(cells[-1]):
         cells.pop()
     return cells
-
-
-def _header(path: Path, cells: list[str]) -> list[str]:
-    """Names of the columns of a CSV."""
-    names = names_of(path, _named(cells))
-    # Of a file without names the first record would be lost; a wrong mark makes one column of all.
-    if not names or (len(names) == 1 and re.match(r"[\[(]?[-+\d]|sep=|.*[;\t|]", names[0])):
-        raise InputError(
-            f"{path}: its first line must name the columns, separated by commas (in a .tsv by "
-            "tabs); it holds no names, numbers, other marks or Excel's sep=."
-        )
-    return names
 
 
 def _jsonl(path: Path, columns: Columns) -> Table:
@@ -185,18 +184,8 @@ def _jsonl(path: Path, columns: Columns) -> Table:
 
 
 def _npz(path: Path, columns: Columns) -> Table:
-    arrays = dict[str, NDArray[Any]]()
     with np.load(path, allow_pickle=False) as file:
-        for name, key in zip(names_of(path, file.files), file.files, strict=True):
-            try:
-                arrays[name] = file[key]
-            except ValueError as error:
-                if "allow_pickle" not in str(error):
-                    raise
-                raise InputError(
-                    f"{path}: its array {one_line(name, 60)!r} holds Python objects, which are not "
-                    "loaded; save texts as such (y.astype(str))."
-                ) from None
+        arrays = dict(zip(names_of(path, file.files), map(file.get, file.files), strict=True))
     beside = {name: arrays.pop(name) for name in [*arrays] if name.startswith(BESIDE)}
     arrays = {name: array for name, array in arrays.items() if array.ndim > 0}
     if len({*map(len, arrays.values())}) > 1:
@@ -211,9 +200,113 @@ def _npz(path: Path, columns: Columns) -> Table:
     return Table(path, cells, beside=beside)
 
 
+def _parquet(path: Path, columns: Columns) -> Table:
+    """One file of Parquet, or all those of a folder."""
+    files = [path]
+    if path.is_dir():
+        names = _listed(path, (".parquet",), ("_", "."), "Parquet files")
+        files = [path / name for name in names]
+    _check_history(path, files)
+    parts = [_part(file, columns) for file in files]
+    whole: Cells = {name: [] for part in parts for name in part}
+    for part in parts:
+        length = len(next(iter(part.values()), ()))
+        for column, cells in whole.items():
+            cells += part.get(column, [None] * length)
+    return Table(path, whole)
+
+
+def _part(file: Path, columns: Columns) -> Cells:
+    """Columns of one file."""
+    import pyarrow
+    from pyarrow import parquet
+
+    reason = fault_of(file)
+    if reason is not None:
+        raise InputError(f"{file}: {reason}.")
+    with parquet.ParquetFile(file) as opened:
+        table = opened.read()
+    types, own = pyarrow.types, Cells()
+    for name, field, column in zip(
+        names_of(file, table.column_names), table.schema, table.columns, strict=True
+    ):
+        # Periods lie there as numbers; whoever knows them not reads numbers.
+        kind = re.search(r"pandas\.\w+", f"{field.type} {field.metadata}")
+        if kind and name in (*columns.contents, *columns.named):
+            raise InputError(
+                f"{file}: the column {name!r} is of type {kind[0]}; convert it before it is "
+                "written (astype(str))."
+            )
+        # Arrays take a fourth of the memory of lists.
+        floats = types.is_list(field.type) and types.is_floating(field.type.value_type)
+        own[name] = list(column.to_numpy()) if floats else cells_of(column)
+    return own
+
+
+def _check_history(path: Path, tables: list[Path]) -> None:
+    """Raise an InputError for Parquet files of a table that keeps deleted rows."""
+    places = {place(file) for file in tables for place in (os.path.abspath, os.path.realpath)}
+    for folder in sorted({folder for place in places for folder in Path(place).parents}):
+        for kind, mark in _HISTORIES.items():
+            if next(folder.glob(mark), None) is not None:
+                raise InputError(
+                    f"{path} lies in {str(folder)!r}, a table of {kind}, whose files keep rows "
+                    "that were deleted; export those it has now to a folder elsewhere."
+                )
+
+
+def _listed(
+    path: Path, endings: Iterable[str], hidden: str | tuple[str, ...], what: str
+) -> list[Path]:
+    """Names of the files of a folder, and of those in it, with such endings; others are told.
+
+    They are ordered by numbers, lie behind links too, and begin as nothing ``hidden`` does.
+    """
+
+    def refuse(error: OSError) -> None:
+        raise error
+
+    names = list[Path]()
+    for place, folders, files in os.walk(path, onerror=refuse, followlinks=True):
+        folder = Path(place)
+        if any(folder.resolve().is_relative_to((folder / name).resolve()) for name in folders):
+            raise InputError(f"{path}: a link in it leads to a folder above itself; leave it out.")
+        names += [(folder / name).relative_to(path) for name in files]
+    names.sort(key=lambda name: by_numbers(str(name)))
+    shown = [name for name in names if not any(part.startswith(hidden) for part in name.parts)]
+    kept = [name for name in shown if name.suffix.lower() in endings]
+    if not kept:
+        raise InputError(f"{path}: there are no {what} in it (pictures need --image).")
+    if ignored := [name for name in names if name not in {*kept}]:
+        warnings.warn(
+            f"{path}: {len(ignored)} files are hidden or no {what}, and left out: "
+            f"{listed(ignored, SHOWN)}.",
+            stacklevel=3,
+        )
+    return kept
+
+
+def _pictures(path: Path, columns: Columns) -> Table:
+    """A folder of pictures, with a folder for each class."""
+    if columns.owner is not None:
+        raise InputError(f"{path}: a folder of images names no owners; use a table with --image.")
+    names = _listed(path, formats(), ".", "pictures")
+    whole: Cells = {columns.content: [str(name) for name in names]}
+    if columns.label is not None:
+        deep = next((name.parts[0] for name in names if len(name.parts) > 2), None)
+        if deep is not None:
+            raise InputError(
+                f"{path}: folders lie in {one_line(deep, 60)}, and only the first level can be the "
+                "classes: pass the folder that holds one folder for each, or a table with --image."
+            )
+        classes = [name.parts[0] if len(name.parts) > 1 else None for name in names]
+        whole[name_of(columns.label)] = classes
+    return Table(path, whole)
+
+
 READERS: dict[str, Callable[[Path, Columns], Table]] = {
     **dict.fromkeys((".csv", ".tsv"), _csv),
     **dict.fromkeys((".jsonl", ".ndjson"), _jsonl),
-    ".parquet": parquet_of,
+    ".parquet": _parquet,
     ".npz": _npz,
 }

@@ -2,44 +2,31 @@
 
 import argparse
 import math
-import time
 import warnings
-from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.preprocessing import Normalizer
 
 from ..audit.certificates import epsilon_from_certificate
 from ..encoders import TableEncoder
-from ..encoders.weights import DEFAULT, DEFAULT_WIDTH
+from ..encoders.weights import DEFAULT_WIDTH
 from ..heads import HEADS as CLASSES
 from ..heads.plan import Plan
-from ..mechanisms import DescentBound, GradientPerturbation, MeanGradient
-from ..mechanisms import Records as ArrayRecords
-from ..names import appearance
-from ..privacy.release import Release
+from ..mechanisms import GradientPerturbation
 from ..publish.columns import HiddenColumns
-from ..showing import one_line
-from .columns import change_of, check_apart, declared_in, unlike_declared
+from .columns import change_of, check_apart, declared_in
 from .embed import encoder_from, maker_of, radius_of_edits, rows_of
-from .names import NO_NAMES, beside_of, declared_classes, texts_of_classes, vectors_of
+from .names import beside_of, declared_classes, vectors_of
 from .options import CANDIDATES, EDITS, HEADS, InputError
-from .public import of_classes, read_examples, read_public
-from .records import Records, aligned, read
-from .table import SHOWN, Columns
+from .records import Records, aligned, of_classes, read, read_further
+from .table import Columns
 
 #: Width of the rows of the command's encoder of images.
 IMAGE_WIDTH = 512
-# Multiplications in a step from which its time is worth a look, and enough of them to tell it; and
-# rows of which that is told at least.
-_FAST, _ENOUGH, _SAMPLE = 10**7, 2**24, 256
-# Records for each cell of a table, below which noise costs much: at epsilon 1 and standard DP on
-# independent columns, 10 to 19 points of accuracy at 10, 6 to 11 at 20, 3 to 4 at 50.
-_RECORDS_PER_CELL = 10
 # Among so few records many labels say nothing.
 _FEW = 20
 
@@ -56,9 +43,8 @@ class Job:
     records: Records  # the private records, which are rows but in such a plan
     public: Records | None  # public ones, if there are any
     plan: Plan  # what the fit would release
-    seconds_of_steps: float  # about how long the steps of the fit will take
     change: Any = None  # of a table: the change of a record that is declared to be hidden
-    #: Public examples, as a fit takes them; empty without, and in a plan that has no rows.
+    #: Public examples, as a fit takes them.
     examples: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -67,10 +53,6 @@ class Job:
         if not isinstance(self.step, TableEncoder):
             return None
         return HiddenColumns(self.plan.release, self.step, self.change)
-
-    def rows(self, X: Any) -> NDArray[Any]:
-        """Rows as the head sees them."""
-        return _rows(self.step, X)
 
 
 def prepare(options: argparse.Namespace) -> Job:
@@ -94,8 +76,9 @@ def prepare(options: argparse.Namespace) -> Job:
         raise InputError(
             f"--delta {options.delta:g} must be above 0 and below 1/n, {1 / n_units:.2g}."
         )
-    public = read_public(options.public, replace(columns, owner=None), records)
-    examples = read_examples(options.examples, replace(columns, owner=None), public)
+    alone = replace(columns, owner=None)
+    public = read_further("public", options.public, alone, records)
+    examples = read_further("examples", options.examples, alone, public)
     protected = options.labels == "protected"
     if protected:
         classes = declared_classes(options.classes)
@@ -105,9 +88,9 @@ def prepare(options: argparse.Namespace) -> Job:
         _check_labels(f"--label {options.label}", records)
     if columns.kind in ("text", "image") and options.command == "train":
         encoder = encoder_from(columns.kind, options, options.cache)
-        texts = texts_of_classes(options, records)
+        beside = beside_of(options, records, encoder)
         records = rows_of(options.file, records, encoder, columns.content)
-        records.beside.update(beside_of(texts, encoder, declared=protected))
+        records.beside.update(beside)
         if public is not None:
             edits = radius == EDITS
             public = rows_of(options.public, public, encoder, columns.content, edits=edits)
@@ -119,7 +102,9 @@ def prepare(options: argparse.Namespace) -> Job:
     step: Any = table
     column: str | None = None if table is not None else columns.content
     if table is not None:
-        _check_table(options.columns, table, records)
+        for note in records.notes:
+            # For the owner's terminal alone, as it tells of private records.
+            warnings.warn(f"{options.columns}: {note}", stacklevel=2)
         params |= {"encoder": table.identity, "domain": "sphere"}
     elif made := maker_of(options.file, records):
         step, column = made
@@ -128,7 +113,10 @@ def prepare(options: argparse.Namespace) -> Job:
     elif columns.kind == "embedding":
         # Public rows of another width are refused before any noise is drawn.
         step, params["encoder"] = Normalizer().fit(records.X[:1]), options.encoder
-    width = _assumed_width(options) if step is None else records.X.shape[1]
+        for found in filter(None, (records, public, examples)):
+            found.X[:] = step.transform(found.X)
+    width = records.X.shape[1] if step is not None else options.n_features
+    width = width or (DEFAULT_WIDTH if options.text else IMAGE_WIDTH)
     own = classes if protected else np.unique(np.asarray(records.y)).tolist()
     if (vectors := vectors_of(options, records, own)) is not None:
         params["class_embeddings"] = vectors
@@ -136,12 +124,15 @@ def prepare(options: argparse.Namespace) -> Job:
     known = head.classes if protected else records.y
     if public is not None:
         public = of_classes(f"--public {options.public}", public, known)
-    more = {} if examples is None else _as_examples(options, examples, step, known)
+    more = dict[str, Any]()
+    if examples is not None:
+        examples = of_classes(f"--examples {options.examples}", examples, known)
+        if examples is None:
+            raise InputError(f"--examples {options.examples}: none of its labels is a class.")
+        more = {"X_public": examples.X, "y_public": examples.y}
     labels = {} if protected else {"y": records.y}
     plan = head.plan(len(records.X), width, **labels, **records.groups, **more)
-    # The forecast by public records takes the same steps twice, with noise and without.
-    of_steps = (1 if public is None else 3) * seconds_of_steps(plan.release)
-    return Job(head, column, step, records, public, plan, of_steps, change, more)
+    return Job(head, column, step, records, public, plan, change, more)
 
 
 # -- options --------------------------------------------------------------------------------------
@@ -149,92 +140,33 @@ def prepare(options: argparse.Namespace) -> Job:
 
 def _radius(options: argparse.Namespace) -> Any:
     """A number, :data:`EDITS`, or None for any distance."""
-    text = options.radius
-    if text == "none":
-        return None
-    if text == EDITS:
-        if (
-            options.public is None
-            or options.columns
-            or (options.text and options.command == "plan")
-        ):
-            raise InputError(
-                "--radius edits needs --public FILE: texts of the same kind, with train --text, or "
-                "rows of them that balldp embed --edits made."
-            )
-        return EDITS
-    try:
+    text, radius = options.radius, math.nan
+    if text in ("none", EDITS):
+        return None if text == "none" else EDITS
+    with suppress(ValueError):
         radius = float(text)
-    except ValueError:
-        radius = math.nan
     if not 0.0 < radius <= 2.0:
-        why = "; rows of unit norm are never further apart than 2" if radius > 2.0 else ""
         raise InputError(
-            f"--radius {text}: give a number above 0 and at most 2, 'edits', or 'none' for any "
-            f"distance{why}."
+            f"--radius {text}: give a number above 0 and at most 2 (rows of unit norm are never "
+            "further apart), 'edits', or 'none' for any distance."
         )
     return radius
 
 
 def _params(options: argparse.Namespace) -> dict[str, Any]:
     """Parameters that follow from options alone."""
-    name, keeps = options.head, getattr(options, "keep_transcript", None) is not None
-    protected, descends = options.labels == "protected", name in ("logistic", "svc")
-    rare, risk = options.rare, options.risk
-    sizes, guess = "--labels public: sizes of classes are hidden otherwise.", 1.0 / CANDIDATES
-    beyond = risk is not None and not guess < risk < 1.0
-    refused = {
-        f"--risk {risk} must lie between a blind guess, {guess:g}, and 1.": beyond,
-        f"--rare needs {sizes}": rare and protected,
-        f"--examples {options.examples} are the private records; name public ones.": (
-            options.examples is not None and options.examples.resolve() == options.file.resolve()
-        ),
-        "--class-texts FILE: --examples tell more about the classes; name one of both.": (
-            options.examples is not None and options.class_texts not in (None, NO_NAMES)
-        ),
-        "--examples: --head prototypes has no use for them.": options.examples is not None
-        and name == "prototypes",
-        "--rare: scores of the SVC are no log-odds; use --head logistic.": rare and name == "svc",
-        f"--keep-transcript: --head {name} has no steps to keep.": keeps and not descends,
-        "--labels protected needs --classes FILE, a public list of labels.": protected
-        and not options.classes,
-        "--classes is for --labels protected; public labels are read from FILE.": options.classes
-        and not protected,
-        "--class-texts FILE is for --text; rows bring vectors of classes along.": not options.text
-        and options.class_texts not in (None, NO_NAMES),
-        "--max-length is for --text.": options.max_length is not None and not options.text,
-        "--cache: embeddings are not computed; leave it out.": options.cache
-        and (options.embedding or options.columns),
-        "--encoder: the rows of a table follow from --columns; leave it out.": options.encoder
-        and options.columns,
-    }
-    for reason, wrong in refused.items():
-        if wrong:
-            raise InputError(reason)
     params: dict[str, Any] = {"epsilon": options.epsilon, "delta": options.delta}
-    if risk is not None:
-        params["epsilon"] = epsilon_from_certificate(risk, guess, options.delta)
-    if rare:
-        params |= {"class_weight": "balanced"} if name == "logistic" else {"priors": "uniform"}
-    if keeps:
+    if options.risk is not None:
+        params["epsilon"] = epsilon_from_certificate(options.risk, 1.0 / CANDIDATES, options.delta)
+    if options.rare:
+        rule = {"class_weight": "balanced"} if options.head == "logistic" else {"priors": "uniform"}
+        params |= rule
+    if getattr(options, "keep_transcript", None) is not None:
         params["mechanism"] = GradientPerturbation(keep_transcript=True)
     return params
 
 
 # -- what makes rows ------------------------------------------------------------------------------
-
-
-def _check_table(path: Path, encoder: TableEncoder, records: Records) -> None:
-    """Notes for the owner's terminal alone, as they tell of private records."""
-    n, width = records.X.shape
-    notes = [*unlike_declared(encoder, records.counts, n), *records.odd]
-    if width * _RECORDS_PER_CELL > n:
-        notes.append(
-            f"{width:,} cells are many for {n:,} records, and noise goes into each: delete columns "
-            "that are not needed."
-        )
-    for note in notes:
-        warnings.warn(f"{path}: {note}", stacklevel=2)
 
 
 def _check_made(options: argparse.Namespace, step: Any, **public: Records | None) -> None:
@@ -251,54 +183,6 @@ def _check_made(options: argparse.Namespace, step: Any, **public: Records | None
             )
 
 
-def _as_examples(
-    options: argparse.Namespace, examples: Records, step: Any, classes: Any
-) -> dict[str, Any]:
-    """Public examples as a fit takes them; empty in a plan of texts or images, without rows."""
-    if step is None:
-        warnings.warn(
-            "--examples are not in this plan, as they are no rows, which balldp embed makes.",
-            stacklevel=2,
-        )
-        return {}
-    own = of_classes(f"--examples {options.examples}", examples, classes)
-    if own is None:
-        raise InputError(f"--examples {options.examples}: none of its labels is a class.")
-    return {"X_public": _rows(step, own.X), "y_public": own.y}
-
-
-def _rows(step: Any, X: Any) -> NDArray[Any]:
-    """Rows as the head sees them."""
-    return np.asarray(step.transform(X) if isinstance(step, Normalizer) else X)
-
-
-def _assumed_width(options: argparse.Namespace) -> int:
-    """How wide rows of texts or images will be, which a plan does not make."""
-    if options.n_features is None and options.encoder not in (None, DEFAULT):
-        raise InputError(
-            f"--encoder {options.encoder}: say how wide its rows are (--n-features), or plan the "
-            "rows, which balldp embed makes."
-        )
-    return options.n_features or (DEFAULT_WIDTH if options.text else IMAGE_WIDTH)
-
-
-def seconds_of_steps(release: Release) -> float:
-    """About how long the steps of a descent take, by one of them on rows drawn at random."""
-    problem, bound, n = release.problem, release.bound, release.n_samples
-    if not isinstance(bound, DescentBound):
-        return 0.0
-    shape = bound.shape(problem)
-    if n * math.prod(shape) < _FAST:
-        return 0.0
-    size = min(n, max(_SAMPLE, _ENOUGH // math.prod(shape)))
-    rows = np.random.default_rng(0).standard_normal((size, problem.n_features))
-    some = ArrayRecords(rows, np.arange(size) % problem.n_classes)
-    query = MeanGradient(np.zeros(shape), clip=bound.clip, constant=bound.constant)
-    start = time.perf_counter()
-    query.values(problem, some)
-    return (time.perf_counter() - start) * bound.n_steps * n / size
-
-
 # -- labels ---------------------------------------------------------------------------------------
 
 
@@ -313,18 +197,6 @@ def _check_labels(option: str, records: Records) -> None:
             f"{option}: {n_classes} different labels in {n_records} records would be published; "
             "name the column of the classes."
         )
-    looks = Counter(map(appearance, names))
-    alike = [name for name in names if looks[appearance(name)] > 1]
-    shown = ", ".join(repr(one_line(name, 40)) for name in alike[:SHOWN])
-    notes = {
-        f"{records.n_respelled:,} records write their class otherwise (7.0 for 7, blanks at an "
-        "end); it is one class.": records.n_respelled,
-        f"{len(alike)} classes differ by case, blanks or forms of letters alone: {shown}. Write "
-        "them alike if they are one.": alike,
-    }
-    for note, holds in notes.items():
-        if holds:
-            warnings.warn(f"{option}: {note}", stacklevel=2)
 
 
 def _declared(records: Records, classes: list[str], path: Path) -> Records:

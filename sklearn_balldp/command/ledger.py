@@ -12,9 +12,11 @@ from .options import InputError
 
 
 class Account:
-    """The ledger of one run; a new one is made once it is sure that there will be a fit."""
+    """The ledger of one run, if any; a new one is made once it is sure that there will be a fit."""
 
-    def __init__(self, path: Path, limit: float | None, accountant: PrivacyAccountant | None):
+    def __init__(
+        self, path: Path | None, limit: float | None, accountant: PrivacyAccountant | None
+    ):
         self._path, self._limit, self.accountant = path, limit, accountant
         #: Terms of a new ledger, and what there is to say of it, once a fit was planned.
         self._terms: dict[str, Any] = {}
@@ -23,13 +25,11 @@ class Account:
         self._full = 0.0
 
     @classmethod
-    def opened(cls, options: argparse.Namespace) -> "Account | None":
+    def opened(cls, options: argparse.Namespace) -> "Account":
         """The ledger that options name, if they do; an InputError if it cannot count this fit."""
         path, limit = options.ledger, options.limit
         if path is None:
-            if limit is not None:
-                raise InputError("--limit needs --ledger FILE: the file that keeps it.")
-            return None
+            return cls(None, None, None)
         named = f"--ledger {path}"
         if limit is not None and not in_range(limit, Epsilon):
             raise InputError(f"--limit {limit:g} must be a positive epsilon.")
@@ -60,6 +60,8 @@ class Account:
 
         No two of its rows are further apart than the ``reach`` (by default, than any two rows).
         """
+        if self._path is None:
+            return
         self._full, trial = reach or release.full_radius, self.accountant
         if trial is None:
             names = ("delta", "radius", "labels", "unit")
@@ -77,11 +79,11 @@ class Account:
         if release.radius < counted:
             cost = rounded(release.guarantee(counted).epsilon, 4, UP)
             state += f"\n          there this fit counts as epsilon {cost}"
-        self.state = f"Ledger    {self._path} {state}"
+        self.state = f"\nLedger    {self._path} {state}"
 
-    def begun(self) -> PrivacyAccountant:
+    def begun(self) -> PrivacyAccountant | None:
         """The accountant of the fit: the file is made, if it is missing."""
-        if self.accountant is None:
+        if self.accountant is None and self._path is not None:
             self.accountant = PrivacyAccountant(self._path, **self._terms)
         return self.accountant
 
@@ -97,7 +99,7 @@ class Account:
                 text += f", and {rounded(anywhere, 4, UP)} at any distance"
             except ValueError as error:
                 text += f"; at any distance it is not known ({one_line(error)})"
-        return f"Ledger    {text}; delta {total.delta:g}, labels {total.labels}"
+        return f"Ledger    {text}; delta {total.delta:g}, labels {total.labels}\n"
 
     def _spent(self, total: Total) -> str:
         limit = "" if total.limit is None else f" of the limit {total.limit:g}"

@@ -14,14 +14,12 @@ from numpy.typing import NDArray
 from ..heads import HEADS as CLASSES
 from ..names import in_words, trimmed
 from ..showing import listed
-from .options import HEADS, InputError
+from .options import HEADS, NO_NAMES, InputError
 from .records import Records, aligned, read
 from .table import BESIDE, SHOWN, Columns
 
 #: Arrays beside rows: classes, their vectors, and whether a public list declared these classes.
 NAMES, VECTORS, DECLARED = (f"{BESIDE}{name}" for name in ("classes", "vectors", "declared"))
-#: What ``--class-texts`` says to do without names.
-NO_NAMES = "none"
 
 
 def declared_classes(path: Path) -> list[str]:
@@ -33,8 +31,20 @@ def declared_classes(path: Path) -> list[str]:
     return sorted({*aligned(map(trimmed, lines))} - {""})
 
 
-def texts_of_classes(options: argparse.Namespace, records: Records) -> dict[str, str]:
-    """A text for each class, declared or of the records; none where names are no words."""
+def beside_of(
+    options: argparse.Namespace, records: Records, encoder: Any
+) -> dict[str, NDArray[Any]]:
+    """Vectors of the classes, as a file of rows holds them; none where names are no words."""
+    texts = _texts_of(options, records)
+    if not texts:
+        return {}
+    declared = np.array(options.classes is not None)
+    arrays = np.array([*texts]), encoder.transform([*texts.values()]), declared
+    return dict(zip((NAMES, VECTORS, DECLARED), arrays, strict=True))
+
+
+def _texts_of(options: argparse.Namespace, records: Records) -> dict[str, str]:
+    """A text for each class, declared or of the records."""
     given, classes = options.class_texts, list[str]()
     if records.y is not None:
         classes = np.unique(records.y).tolist()
@@ -60,14 +70,6 @@ def texts_of_classes(options: argparse.Namespace, records: Records) -> dict[str,
         )
         return {}
     return words
-
-
-def beside_of(texts: dict[str, str], encoder: Any, *, declared: bool) -> dict[str, NDArray[Any]]:
-    """Vectors of the classes, as a file of rows holds them."""
-    if not texts:
-        return {}
-    arrays = np.array([*texts]), encoder.transform([*texts.values()]), np.array(declared)
-    return dict(zip((NAMES, VECTORS, DECLARED), arrays, strict=True))
 
 
 def vectors_of(

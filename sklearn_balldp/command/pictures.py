@@ -1,4 +1,4 @@
-"""Pictures in files, of a column or of a folder that has a folder for each class."""
+"""Pictures in files."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from ..encoders.images import check_colours, pixels_of
 from ..showing import one_line
 from .options import InputError
-from .parquet import chosen, files_of, folder_of, keys_of
-from .table import Cells, Columns, Table, fault_of, name_of
+from .table import fault_of
 
 #: Formats of pictures, by their content; others of Pillow's run programs, or only look like one.
 PICTURES = (
@@ -36,13 +35,13 @@ class Picture:
         return self._opened(pixels_of)
 
     def _opened(self, use: Callable[[Any], Any]) -> Any:
-        formats = {*_formats().values()}
+        known = {*formats().values()}
         from PIL import Image
 
         try:
             reason = fault_of(self.file)
             if reason is None:
-                with Image.open(self.file, formats=[*formats]) as image:
+                with Image.open(self.file, formats=[*known]) as image:
                     if image.format != "TIFF" or getattr(image, "n_frames", 1) == 1:
                         return use(image)
                 reason = "it has pages"
@@ -52,7 +51,7 @@ class Picture:
         raise InputError(f"{self.place}: no image that can be read ({reason}).")
 
 
-def _formats() -> dict[str, str]:
+def formats() -> dict[str, str]:
     """Formats of pictures that this Pillow reads, by the endings of their files."""
     try:
         from PIL import Image
@@ -76,40 +75,3 @@ def opened(path: Path, names: list[str | None]) -> list[Picture | None]:
         if picture is not None:
             picture.check()
     return pictures
-
-
-def pictures_of(path: Path, columns: Columns) -> Table:
-    """A folder of pictures, with a folder for each class; or of Parquet that names pictures."""
-    if next(path.rglob("*.parquet"), None) is not None:
-        return folder_of(path, columns)
-    if columns.owner is not None:
-        raise InputError(f"{path}: a folder of images names no owners; use a table with --image.")
-    endings = {*_formats()}
-
-    def is_picture(name: Path) -> bool:
-        if name.suffix.lower() in endings:
-            return True
-        try:
-            Picture(path / name, "").check()
-        except InputError:
-            return False
-        return True
-
-    names = chosen(path, files_of(path), is_picture, ".", "pictures")
-    whole: Cells = {columns.content: [str(name) for name in names]}
-    if columns.label is not None:
-        label = name_of(columns.label)
-        keys = ((name, keys_of(name)) for name in names)
-        whole[label] = [k[label] if label in k else _class_of(path, name) for name, k in keys]
-    return Table(path, whole)
-
-
-def _class_of(path: Path, name: Path) -> str | None:
-    """The folder of a picture; an InputError where folders of classes may lie one level below."""
-    if len(name.parts) > 2:
-        raise InputError(
-            f"{path}: folders lie in {one_line(name.parts[0], 60)}, and only the first level can "
-            "be the classes: pass the folder that holds one folder for each, or a table with "
-            "--image."
-        )
-    return name.parts[0] if len(name.parts) > 1 else None

@@ -2,14 +2,14 @@
 
 import argparse
 
-from ..progress import shown
 from .job import prepare
-from .outlook import describe, foretell
+from .outlook import describe, foretell, warning
 
 
 def plan(options: argparse.Namespace) -> None:
     """Print what train would do; nothing of the private records is released or written."""
     job = prepare(options)
     print(describe(job), flush=True)
-    with shown(True):
-        foretell(job)
+    foretell(job)
+    if odd := warning(job):
+        print(f"Warning   {odd}")

@@ -25,12 +25,12 @@ from ..encoders.weights import DEFAULT, PACKAGE
 from ..pipelines import ModelParts, parts_of
 from ..publish.model import Published, loaded
 from ..publish.steps import encoder_for
-from ..showing import one_line
+from ..showing import listed
 from ..writing import write_new
 from .embed import tell_cut
 from .options import InputError
 from .records import new_records, text_of
-from .table import Columns, Table
+from .table import Table
 
 #: Columns that are added.
 LABEL, PROBABILITY = "prediction", "probability"
@@ -45,7 +45,7 @@ def predict(options: argparse.Namespace) -> None:
     out, path = options.out, options.file
     model, published = opened(options.model, options.encoder, options.cache)
     parts = parts_of(model)
-    table, X, left = _records(options, published, parts.head)
+    table, X, left = new_records(path, published, options.column, strict=options.strict)
     both = {LABEL, PROBABILITY} & {*table.cells}
     if both:
         raise InputError(f"{path} has a column {min(both)!r}; rename it.")
@@ -70,7 +70,7 @@ def predict(options: argparse.Namespace) -> None:
     print(
         f"Labelled  {len(X):,} record{'s' if len(X) > 1 else ''}"
         + ("" if out is None else f" in {out}")
-        + (f", without {_named(left)}" if left else ""),
+        + (f", without {listed(left, 1)}, of embeddings" if left else ""),
         # A table on the terminal is for a program too.
         file=sys.stdout if out is not None else sys.stderr,
     )
@@ -113,36 +113,6 @@ def _write(out: Path | None, table: Table, columns: dict[str, list[str]]) -> Non
         write_new(out, "".join(lines).encode())
     except FileExistsError:
         raise InputError(f"--out {out} exists; name another file.") from None
-
-
-def _named(columns: list[str]) -> str:
-    """Columns that are left out, in words."""
-    first = f"column {one_line(columns[0], 60)!r}"
-    return first if len(columns) == 1 else f"{first} and {len(columns) - 1} more, of embeddings"
-
-
-def _records(
-    options: argparse.Namespace, published: Published, head: Any
-) -> tuple[Table, list[Any], list[str]]:
-    """A table, its records and its columns of embeddings."""
-    if published.kind == "tables":
-        # A row that is refused is named by its place in the whole file.
-        columns = Columns(table=published.pipeline()[0])
-        return new_records(options.file, columns, alone=False, strict=options.strict)
-    kind = {"texts": "text", "images": "image", "rows": "embedding"}[published.kind]
-    named: dict[str, Any] = {kind: options.column or published.column or kind}
-    columns = Columns(**named)
-    try:
-        alone = options.column is None
-        return new_records(options.file, columns, alone=alone, strict=options.strict)
-    except InputError as error:
-        if kind != "embedding":
-            raise
-        of = f" by {head.release_.encoder}" if head.release_.encoder else ""
-        raise InputError(
-            f"{one_line(error, 1000)} The model takes embeddings{of}, {head.n_features_in_} "
-            "numbers for each record, and no texts or images."
-        ) from None
 
 
 def _predicted(parts: ModelParts, X: Any) -> tuple[list[Any], NDArray[Any] | None]:

@@ -7,7 +7,7 @@ import difflib
 import warnings
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from hashlib import blake2b
 from numbers import Real
@@ -20,16 +20,15 @@ from numpy.typing import NDArray
 from ..encoders import UnknownCellsWarning
 from ..encoders.tables import MISSING, Counts
 from ..names import appearance, label_key, spelling, trimmed
-from ..showing import one_line
-from .columns import declared_cells, odd_codes, otherwise_written, unlike_declared
+from ..publish.model import Published
+from ..showing import listed, one_line
+from .columns import declared_cells, kind_of, notes_on
 from .files import table_of
 from .options import InputError
 from .pictures import opened
-from .table import Columns, Table, rows_in_words
+from .table import SHOWN, Columns, Table, rows_in_words
 
 _MAX_LABEL = 200
-# Numbers in one cell beyond which they are no columns of a table.
-_MANY = 50
 # Types of cells that can be numbers.
 _OF_NUMBERS = {str, int, float, np.float16, np.float32, Decimal, type(None)}
 
@@ -44,10 +43,9 @@ class Records:
     kept: list[int] = field(default_factory=list)  # their places in the file
     n_dropped: int = 0  # how many lacked something
     n_repeated: int = 0  # how many have the content of an earlier one
-    n_respelled: int = 0  # how many write their label in another way than the first of their class
     #: Of a table: how many cells of each column are not as declared.
     counts: dict[str, Counts] = field(default_factory=dict)
-    odd: tuple[str, ...] = ()  # of a table: what may be meant otherwise than it is read
+    notes: tuple[str, ...] = ()  # of a table: what tells a model nothing, or something else
     #: What ``balldp embed`` wrote beside rows.
     beside: dict[str, NDArray[Any]] = field(default_factory=dict)
 
@@ -80,25 +78,25 @@ def read(path: Path, columns: Columns, *, missing: str = "error") -> Records:
     if not kept:
         raise InputError(f"{path}: no record is complete.")
     X, *named = ([own[i] for i in kept] for own in cells.values())
-    labels, owners, respelled = None, None, 0
+    labels, owners = None, None
     if columns.label is not None:
-        names = aligned(map(trimmed, named[0]))
-        first = dict(zip(reversed(names), reversed(named[0]), strict=True))
-        respelled = sum(first[label] != n for label, n in zip(names, named[0], strict=True))
-        labels = np.array(names)
+        labels = np.array(aligned(map(trimmed, named[0])))
     if columns.owner is not None:
-        owners = _owners(named[-1], kept, path, columns.owner)
+        owners = np.array([*map(spelling, named[-1])])
+    for column, names in ((columns.label, labels), (columns.owner, owners)):
+        if column is not None and names is not None:
+            _tell_alike(path, column, zip(names.tolist(), (i + 1 for i in kept), strict=True))
     embeds, encoder = columns.kind in ("embedding", "table"), columns.table
+    counts = {} if encoder is None else encoder.counts(declared_cells(table, encoder))
     return Records(
         np.stack(X) if embeds else X,
         labels,
         owners,
         n_dropped=len(dropped),
         n_repeated=len(X) - len({blake2b(x).digest() if embeds else x for x in X}),
-        n_respelled=respelled,
         kept=kept,
-        counts={} if encoder is None else encoder.counts(declared_cells(table, encoder)),
-        odd=() if encoder is None else tuple(odd_codes(table, encoder)),
+        counts=counts,
+        notes=() if encoder is None else tuple(notes_on(table, encoder, counts)),
         beside=table.beside,
     )
 
@@ -112,39 +110,30 @@ def aligned(labels: Iterable[str], classes: Iterable[str] = ()) -> list[str]:
     return [names[label_key(label)] for label in labels]
 
 
-def _owners(names: list[str], kept: list[int], path: Path, column: str) -> NDArray[np.str_]:
-    """Owners in one spelling; those who look alike are told by their rows."""
-    owners = [*map(spelling, names)]
+def _tell_alike(path: Path, column: str, rows: Iterable[tuple[str, int]]) -> None:
+    """Warn of names, of which each has a row, that differ by what is easily overlooked alone."""
     looks: dict[str, dict[str, int]] = {}
-    for owner, place in zip(owners, kept, strict=True):
-        looks.setdefault(appearance(owner), {}).setdefault(owner, place + 1)
-    alike = [[*rows.values()] for rows in looks.values() if len(rows) > 1]
+    for name, row in rows:
+        looks.setdefault(appearance(name), {}).setdefault(name, row)
+    alike = [[*same.values()] for same in looks.values() if len(same) > 1]
     if alike:
         warnings.warn(
-            f"{path}: {sum(map(len, alike))} owners in {column} differ from another by case, "
-            f"blanks or forms of letters alone, the first in {rows_in_words(alike[0])}. Write them "
-            "alike if they are one person: each counts as an owner.",
+            f"{path}: {sum(map(len, alike))} names in {column} differ from another by case, blanks "
+            f"or forms of letters alone, the first in {rows_in_words(alike[0])}. Write them alike "
+            "if they are one: each counts for itself.",
             stacklevel=3,
         )
-    return np.array(owners)
 
 
 def new_records(
-    path: Path, columns: Columns, *, alone: bool, strict: bool
+    path: Path, published: Published, column: str | None, *, strict: bool
 ) -> tuple[Table, list[Any], list[str]]:
     """A table, contents of its rows, and its columns of embeddings.
 
-    ``alone`` says that a column of another name is meant if it is the only one; ``strict`` that
-    what a model can say little of is an error, and no note.
+    ``strict`` says that what a model can say little of is an error, and no note.
     """
+    columns = Columns.of(published, column)
     table = table_of(path, columns)
-    if alone and len(table.cells) == 1 and columns.content not in table.cells:
-        named: dict[str, Any] = {columns.kind: next(iter(table.cells))}
-        columns = Columns(**named)
-        if columns.content not in ("text", "image", "embedding"):
-            warnings.warn(
-                f"{path}: its first line names the only column, and is no record.", stacklevel=3
-            )
     contents = contents_of(table, columns)
     absent = [i for i, content in enumerate(contents, 1) if content is None]
     if absent and columns.text is None:
@@ -153,7 +142,7 @@ def new_records(
     notes = list[str]()
     if columns.table is not None:
         cells = declared_cells(table, columns.table)
-        notes += unlike_declared(columns.table, columns.table.counts(cells), len(table))
+        notes += notes_on(table, columns.table, columns.table.counts(cells))
         absent = (columns.table.unknown_rows(cells) + 1).tolist()
     if absent:
         notes.append(f"nothing is known of {rows_in_words(absent)}: all such get one answer.")
@@ -162,10 +151,6 @@ def new_records(
     for note in notes:
         warnings.warn(f"{path}: {note}", stacklevel=3)
     own = _content_columns(table, columns) if columns.kind == "embedding" else []
-    for name, column in table.cells.items():
-        first = next((cell for cell in column if cell is not None), None)
-        if name not in own and isinstance(first, (list, np.ndarray)) and len(first) > _MANY:
-            own.append(name)
     return table, ["" if content is None else content for content in contents], own
 
 
@@ -198,7 +183,7 @@ def contents_of(table: Table, columns: Columns) -> list[Any]:
             said = str(error).removeprefix("X: ")
             for name, found in own.items():
                 if f"column {name!r} " in said and isinstance(columns.table.columns[name], list):
-                    said += "".join(f" {name}: {told}." for told in otherwise_written(found))
+                    said += "".join(f" {name}: {told}." for told in kind_of(found)[2])
             raise InputError(f"{path}: {said}") from None
     texts = [text_of(c, path, names[0], i) for i, c in enumerate(table.cells[names[0]], 1)]
     return texts if columns.kind == "text" else [*opened(path, texts)]
@@ -271,3 +256,69 @@ def _row_of(cells: Any, place: str) -> NDArray[np.float64] | None:
         f"{place} is no list of two or more numbers; save embeddings as NPZ, Parquet or JSONL, or "
         "in a column for each number, with decimal points."
     )
+
+
+# -- public records -------------------------------------------------------------------------------
+
+
+def read_further(
+    option: str, path: Path | None, columns: Columns, others: Records | None
+) -> Records | None:
+    """Records of a public file that lack nothing, if one is named; others must not pass for them.
+
+    Those of ``--public`` are compared with the private ones, and ``--examples`` with ``--public``
+    alone: what is said of the private ones would tell that one is there.
+    """
+    if path is None:
+        return None
+    named, found = f"--{option} {path}", read(path, columns, missing="drop")
+    if found.n_dropped:
+        warnings.warn(
+            f"{named}: {found.n_dropped:,} of its records lack something, and are left out.",
+            stacklevel=2,
+        )
+    # Short answers are given by many: what counts is how many different ones there are.
+    contents = {*map(_digest, found.X)}
+    common = 0 if others is None else len({*map(_digest, others.X)} & contents)
+    most, of, remedy = {
+        "public": (0.5, "among the private ones", "name records that may be published"),
+        "examples": (0.0, "in --public too, which tests the model", "take them out of one of both"),
+    }[option]
+    # In tables of few values many records are equal by chance.
+    if common > (most * len(contents) if columns.table is None else len(found.X) / 2):
+        raise InputError(
+            f"{named}: {common:,} of its {len(contents):,} different records are {of}; {remedy}."
+        )
+    if common:
+        warnings.warn(f"{named}: {common:,} of its records are {of}.", stacklevel=2)
+    return found
+
+
+def _digest(record: Any) -> bytes:
+    # Rows and images would take their memory again.
+    body = record.encode() if isinstance(record, str) else np.asarray(record).tobytes()
+    return blake2b(body, digest_size=16).digest()
+
+
+def of_classes(named: str, public: Records, classes: Any) -> Records | None:
+    """Public records that a model can be right about; None if there are none."""
+    y = np.array(aligned(np.asarray(public.y).tolist(), classes))
+    labels, counts = np.unique(y, return_counts=True)
+    strange = ~np.isin(labels, classes)
+    if not strange.any():
+        return replace(public, y=y)
+    shown = [
+        f"{one_line(label, 40)!r} ({count:,} records)"
+        for label, count in zip(labels[strange].tolist(), counts[strange], strict=True)
+    ]
+    places = np.flatnonzero(~np.isin(y, labels[strange]))
+    use = f"The other {len(places):,} records are used" if len(places) else "No accuracy is stated"
+    warnings.warn(
+        f"{named}: {len(shown):,} of its {len(labels):,} labels are no class: "
+        f"{listed(shown, SHOWN)}. {use}.",
+        stacklevel=2,
+    )
+    if not len(places):
+        return None
+    X = public.X[places] if isinstance(public.X, np.ndarray) else [public.X[i] for i in places]
+    return replace(public, X=X, y=y[places])

@@ -12,6 +12,7 @@ from .._cached import cached_property
 from ..encoders import TableEncoder
 from ..names import trimmed
 from ..pointers import unfetched
+from ..publish.model import Published
 from ..showing import listed
 from .options import InputError
 
@@ -33,6 +34,14 @@ class Columns:
     label: str | None = None
     owner: str | None = None
     table: TableEncoder | None = None
+
+    @classmethod
+    def of(cls, published: Published, column: str | None = None, **named: Any) -> "Columns":
+        """Those that a model takes; of other records than a table the column that it was told."""
+        if published.kind == "tables":
+            return cls(table=published.pipeline()[0], **named)
+        kind = {"texts": "text", "images": "image", "rows": "embedding"}[published.kind]
+        return cls(**{kind: column or published.column or kind} | named)
 
     @cached_property
     def kind(self) -> str:

@@ -4,6 +4,7 @@ import argparse
 import contextlib
 import shlex
 import tempfile
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,6 @@ import numpy as np
 from sklearn.pipeline import Pipeline
 
 from ..heads.plan import LOST
-from ..progress import shown
 from ..publish.files import README
 from ..publish.saving import write_model
 from ..writing import new_folder
@@ -33,12 +33,8 @@ def train(options: argparse.Namespace) -> None:
         with new_folder(out) as new:
             account = Account.opened(options)
             job = prepare(options)
-            if account is not None:
-                reach = None if job.hidden is None else job.hidden.reach
-                account.check(job.plan.release, reach)
-            print(describe(job), flush=True)
-            if account is not None:
-                print(account.state, flush=True)
+            account.check(job.plan.release, None if job.hidden is None else job.hidden.reach)
+            print(f"{describe(job)}{account.state}", flush=True)
             ratios = job.plan.class_signal_to_noise
             # Public examples tell the classes apart without the records, too.
             if ratios and max(ratios) < LOST and not (options.anyway or job.examples):
@@ -47,27 +43,26 @@ def train(options: argparse.Namespace) -> None:
                     "smaller radius help; nothing was fitted or charged, and --anyway trains all "
                     "the same."
                 )
-            accountant = None if account is None else account.begun()
+            accountant = account.begun()
             options.begun = accountant, 0 if accountant is None else accountant.total().n_releases
-            with shown(True):
-                # Before any noise is drawn: what is wrong with public records ends the run here.
-                public = foretell(job)
-                rows = job.rows(job.records.X)
+            # Before any noise is drawn: what is wrong with public records ends the run here.
+            foretell(job)
             job.head.set_params(accountant=accountant)
-            job.head.fit(rows, job.records.y, **job.records.groups, **job.examples)
+            job.head.fit(job.records.X, job.records.y, **job.records.groups, **job.examples)
             model = Pipeline([("rows", job.step), ("head", job.head)])
             named = {"column": job.column, "change": job.change}
             _write(model, new, out, named)
         options.written = True
         score = None
-        if job.public is not None and public is not None:
-            score = float(np.mean(job.head.predict(public) == job.public.y))
+        if job.public is not None:
+            score = float(np.mean(job.head.predict(job.public.X) == job.public.y))
             largest = baseline(job.public)
             print(
                 f"Measured  accuracy {score:.3f} on {len(job.public.X):,} public records, of which "
                 f"{largest:.3f} are of the largest class"
             )
-        print(f"Wrote     {out} ({_in_bytes(sum(path.stat().st_size for path in out.iterdir()))})")
+        size = sum(path.stat().st_size for path in out.iterdir())
+        print(f"Wrote     {out} ({size / 1e3:,.0f} kB)")
         if kept is not None:
             write_model(model, kept, transcript=True, **named)
     if kept is not None:
@@ -77,14 +72,9 @@ def train(options: argparse.Namespace) -> None:
             f"          {steps}, with the noisy steps, for you alone: balldp verify "
             f"{shlex.join(map(str, given))}"
         )
-    if account is not None:
-        print(account)
+    further = f"Next      fill in {out / README}; balldp verify {out}; hf upload NAME {out}"
     odd = warning(job, score)
-    print(
-        f"Warning   {odd}"
-        if odd
-        else f"Next      fill in {out / README}; balldp verify {out}; hf upload NAME {out}"
-    )
+    print(f"{account}Warning   {odd}" if odd else f"{account}{further}")
 
 
 def _write(model: Any, new: Path, out: Path, named: dict[str, Any]) -> None:
@@ -99,23 +89,18 @@ def _write(model: Any, new: Path, out: Path, named: dict[str, Any]) -> None:
     raise InputError(f"--out {out} cannot be filled ({reason}): the model lies in {other}.")
 
 
-def _in_bytes(size: int) -> str:
-    return f"{size / 1e6:.1f} MB" if size >= 1e5 else f"{size / 1e3:.0f} kB"
-
-
 def _check_places(options: argparse.Namespace) -> None:
     """An error, before a record is read, unless what is private lies apart from a new folder."""
     names = ("out", "keep_transcript", "ledger", "cache")
     given = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
-    for folder in given.keys() & {"out", "keep_transcript"}:
-        for name in given.keys() - {folder}:
-            own, other = given[folder].resolve(), given[name].resolve()
-            if own in (other, *other.parents):
-                one, two = (f"--{n.replace('_', '-')} {given[n]}" for n in (name, folder))
-                raise InputError(
-                    f"{one} and {two} must lie beside each other: whoever receives the model would "
-                    "get both."
-                )
+    for (name, other), (folder, own) in permutations(given.items(), 2):
+        within = own.resolve() in (other.resolve(), *other.resolve().parents)
+        if within and folder in ("out", "keep_transcript"):
+            one, two = (f"--{n.replace('_', '-')} {given[n]}" for n in (name, folder))
+            raise InputError(
+                f"{one} and {two} must lie beside each other: whoever receives the model would "
+                "get both."
+            )
 
 
 def interrupted(options: argparse.Namespace) -> str:

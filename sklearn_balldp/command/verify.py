@@ -22,15 +22,8 @@ from .table import Columns
 def verify(options: argparse.Namespace) -> Verdict:
     """Check the model."""
     private, encoder = options.private, options.encoder
-    if options.label is not None or options.owner is not None:
-        if None in (private, options.label):
-            raise InputError("--label, and --owner, are for --private FILE: pass these together.")
+    if options.label is not None:
         private, encoder = _as_trained(Path(private), options)
-    elif private is not None and not private.lower().endswith(".npz"):
-        raise InputError(
-            f"--private {private}: name the --label that train was told, and the --owner if it was "
-            "told one; or save X and y as the head took them (numpy.savez)."
-        )
     return verdict_of(options.model, private=private, earlier=options.earlier, encoder=encoder)
 
 
@@ -48,16 +41,14 @@ def _as_trained(path: Path, options: argparse.Namespace) -> tuple[dict[str, Any]
     """Private records as train took them, None where the folder holds no model; their encoder."""
     try:
         published = Published.read(options.model)
-        kind, classes = published.kind, published.labels.tolist()
-        table = published.pipeline()[0] if kind == "tables" else None
+        classes = published.labels.tolist()
+        columns = Columns.of(published, label=options.label, owner=options.owner)
     except ValueError:
         # The verdict says what is wrong with it.
         return None, None
-    name = {"texts": "text", "images": "image", "rows": "embedding"}.get(kind)
-    content: dict[str, Any] = {} if name is None else {name: published.column or name}
-    if published.encoder is not None and path.suffix.lower() == ".npz":
-        content = {"embedding": EMBEDDING} if table_of(path, Columns()).beside else content
-    columns = Columns(label=options.label, owner=options.owner, table=table, **content)
+    of_rows = published.encoder is not None and path.suffix.lower() == ".npz"
+    if of_rows and table_of(path, Columns()).beside:
+        columns = Columns(embedding=EMBEDDING, label=options.label, owner=options.owner)
     records = read(path, columns, missing="drop")
     made, encoder = maker_of(path, records), options.encoder
     if made is not None:
@@ -69,8 +60,8 @@ def _as_trained(path: Path, options: argparse.Namespace) -> tuple[dict[str, Any]
                 "--encoder out, or name the rows of the fit."
             )
     X = records.X
-    if table is not None:
-        cells = declared_cells(table_of(path, columns), table)
+    if columns.table is not None:
+        cells = declared_cells(table_of(path, columns), columns.table)
         X = {name: [own[i] for i in records.kept] for name, own in cells.items()}
     own = {str(label): label for label in classes}
     y = [own.get(label, label) for label in aligned(np.asarray(records.y).tolist(), own)]
