@@ -47,6 +47,8 @@ def test_without_noise_it_is_the_factor_of_least_log_loss(n_classes, clip, by):
     columns = scores[:, 1:] if n_classes == 2 else scores
     found = factor(columns, clip, product(scores, codes, clip), 0.0)
     assert found == pytest.approx(best, rel=0.05)
+    told = columns[:4000], clip, product(scores, codes, clip), 1e-6
+    assert factor(*told, pooled=True) == pytest.approx(best, rel=0.08)
     assert log_loss(scores, codes, found) < log_loss(scores, codes, best) + 5e-4
 
 
@@ -57,6 +59,33 @@ def test_noise_pulls_it_towards_a_public_number_and_it_stays_within_its_limits()
     assert found[0] < found[1] < found[2] == pytest.approx(certainty.CERTAINTY, rel=1e-3)
     assert factor(scores[:, 1:], 0.2, -1e3, 0.0) == 1.0
     assert factor(scores[:, 1:], 0.2, 1e3, 0.0) == certainty._LEAST
+
+
+@pytest.mark.kills(
+    "mechanisms/rules/certainty.py",
+    "for of in (by_label, scores)",
+    "for of in (by_label, by_label)",
+)
+@pytest.mark.kills("mechanisms/rules/certainty.py", "chances @ gains", "gains[chances.argmax()]")
+@pytest.mark.kills("mechanisms/rules/certainty.py", "-0.5 * (misfit**2", "-0.5 * (0.0 * misfit**2")
+def test_after_a_mean_alone_it_is_the_factor_of_least_expected_log_loss():
+    """Over factors of the law beforehand, and products told with noise: none does better."""
+    rng = np.random.default_rng(0)
+    scores = 2.5 * rng.standard_normal((1_000, 1))
+    both = np.hstack([np.zeros_like(scores), scores])
+    residuals = softmax(both, axis=1)[:, 1] - np.array([[0.0], [1.0]])
+    residuals = clip_residuals(residuals.reshape(-1, 1).copy(), 0.2)
+    by_label = (residuals.reshape(2, -1) * scores[:, 0]).T
+    losses = np.zeros(4)
+    for _ in range(300):
+        true = np.exp(np.log(certainty.CERTAINTY) + rng.standard_normal())
+        chance = softmax(true * both, axis=1)
+        told = np.vecdot(chance, by_label).mean() + 0.4 * rng.standard_normal()
+        own = factor(scores, 0.2, told, 0.4, pooled=True)
+        pulled = factor(scores, 0.2, told, 0.4)
+        for i, a in enumerate((own, pulled, 0.7 * own, min(1.0, 1.4 * own))):
+            losses[i] -= np.vecdot(chance, log_softmax(a * both, axis=1)).mean() / 300
+    assert losses[0] < losses[1:].min() - 0.003
 
 
 def test_the_last_steps_tell_it():
