@@ -17,7 +17,7 @@ from ..privacy.rounding import MOST_DIRECTIONS as MOST_DIRECTIONS
 from ..privacy.sensitivity import moment_sensitivity
 
 #: Raised when a formula by which a model follows from answers changes, and no number does.
-EDITION = 6
+EDITION = 7
 
 # -- numbers of a descent --------------------------------------------------------------------------
 #: Signal of the records below which steps only add noise: then there is none.

@@ -21,6 +21,9 @@ from .discriminant import likely_counts
 
 #: Share of the steps, the last, whose gradients tell; and the smallest factor.
 _LAST, _LEAST = 0.25, 2.0**-6
+# Factors that a descent from zero may need, as logarithms: where both curves are taken, and read.
+_TAKEN = np.linspace(math.log(_LEAST), math.log(4.0), 25)
+_READ = np.linspace(_TAKEN[0], _TAKEN[-1], 2001)
 # Drawn scores: so many values, of so many records at most.
 _VALUES, _RECORDS = 2**21, 2000
 
@@ -43,11 +46,20 @@ def factor_of(
     ``products`` are those of the last gradients with where they were taken, each with ``noise``.
     """
     scores = scores_of_sums(problem, statistics, parameters)
-    return factor(scores, clip, float(np.mean(products)), noise / math.sqrt(len(products)))
+    told = float(np.mean(products)), noise / math.sqrt(len(products))
+    return factor(scores, clip, *told, pooled=len(statistics.class_sums) < problem.n_classes)
 
 
-def factor(scores: Array, clip: float | None, product: float, noise: float) -> float:
-    """The factor for which scores of these sizes have a mean product with clipped residuals."""
+def factor(
+    scores: Array, clip: float | None, product: float, noise: float, *, pooled: bool = False
+) -> float:
+    """The factor for which scores of these sizes have a mean product with clipped residuals.
+
+    After class sums the noise pulls it towards a public number. A descent of noisier steps, from
+    the mean of all rows alone (``pooled``), knows less: each factor is as likely as the product
+    makes it, times a log-normal law around that number (of deviation 1), and the one of least
+    expected log loss is taken. It gives scores and labels the mean product that is expected.
+    """
     binary = scores.shape[1] == 1
     if binary:
         scores = np.hstack([np.zeros_like(scores), scores])
@@ -60,10 +72,22 @@ def factor(scores: Array, clip: float | None, product: float, noise: float) -> f
     # NumPy takes short rows several times as fast in column order; so few have the same bits.
     columns = np.asfortranarray(scores) if scores.shape[1] < 8 else scores
 
+    def labels(log_factor: float) -> Array:
+        return np.ascontiguousarray(softmax(math.exp(log_factor) * columns, axis=1))
+
+    if pooled:
+        laws = [labels(log_factor) for log_factor in _TAKEN]
+        clips, gains = (
+            np.interp(_READ, _TAKEN, [np.vecdot(p, of).mean() for p in laws])
+            for of in (by_label, scores)
+        )
+        misfit = (product - clips) / max(noise, 1e-12)
+        chances = softmax(-0.5 * (misfit**2 + (_READ - math.log(CERTAINTY)) ** 2))
+        return math.exp(min(float(np.interp(chances @ gains, gains, _READ)), 0.0))
+
     def excess(log_factor: float) -> float:
         """Falls with the factor; the second term is the pull, in units of the noise."""
-        p = np.ascontiguousarray(softmax(math.exp(log_factor) * columns, axis=1))
-        expected = np.vecdot(p, by_label).mean()
+        expected = np.vecdot(labels(log_factor), by_label).mean()
         return float(expected - product) - noise * (log_factor - math.log(CERTAINTY))
 
     least = math.log(_LEAST)

@@ -4,10 +4,12 @@ Both are functions of public numbers and of what was released, so neither costs 
 are those of a Gaussian model of the classes; "Noisy sums" of the documentation says how.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy.special import erfcx
 
 from ...losses import Array
 from ...rows import blas_threads_for
@@ -57,6 +59,20 @@ def likely_counts(statistics: Any) -> Array:
     deviations = counts - equal
     spread = discounted(deviations @ deviations / freedom - noise, noise * np.sqrt(2.0 / freedom))
     return np.maximum(equal + spread / (spread + noise) * deviations, 1.0)
+
+
+def believed(told: float, noise: float, least: float) -> float:
+    """What is expected of a number that is at least ``least``, told with so much normal noise.
+
+    Nothing else is known of it beforehand: where noise is small this is what was told, and a
+    variance that noise took below 0 is about as large as the noise.
+    """
+    if noise == 0.0:
+        return max(told, least)
+    z = (least - told) / noise
+    # Density of a standard normal law beyond z over its tail, which may underflow.
+    beyond = math.sqrt(2.0 / math.pi) / float(erfcx(z / math.sqrt(2.0)))
+    return least + noise * max(beyond - z, 0.0)
 
 
 def spectrum_of_mean(values: Array, mean: float, floor: float) -> Array:
@@ -138,7 +154,10 @@ def _scores(
     isotropic = float(inverse**2 @ clean)
     of_class = spread.noise_of * isotropic + spread.sampling_of * float(inverse**2 @ clean**2)
     smallest = signal * isotropic / inverse.sum()
-    variance = of_class + max(float(spread.shares @ (measured - of_class)), smallest)
+    # All scores are measured with one noisy moment.
+    doubt = sigma * float(np.linalg.norm((weights.T * spread.shares) @ weights))
+    within = float(spread.shares @ (measured - of_class))
+    variance = of_class + believed(within, doubt, smallest)
 
     log_odds = signal**2 / float(spread.shares @ variance)
     slope = signal / variance / (1.0 + log_odds / TAIL)

@@ -47,6 +47,8 @@ def test_without_noise_it_is_the_factor_of_least_log_loss(n_classes, clip, by):
     columns = scores[:, 1:] if n_classes == 2 else scores
     found = factor(columns, clip, product(scores, codes, clip), 0.0)
     assert found == pytest.approx(best, rel=0.05)
+    told = columns[:4000], clip, product(scores, codes, clip), 1e-6
+    assert factor(*told, pooled=True) == pytest.approx(best, rel=0.08)
     assert log_loss(scores, codes, found) < log_loss(scores, codes, best) + 5e-4
 
 
@@ -57,7 +59,41 @@ def test_noise_pulls_it_towards_a_public_number_and_it_stays_within_its_limits()
     assert found[0] < found[1] < found[2] == pytest.approx(certainty.CERTAINTY, rel=1e-3)
     assert factor(scores[:, 1:], 0.2, -1e3, 0.0) == 1.0
     assert factor(scores[:, 1:], 0.2, 1e3, 0.0) == certainty._LEAST
+<<<<<<< HEAD
     # The last steps tell it.
+=======
+
+
+@pytest.mark.kills(
+    "mechanisms/rules/certainty.py",
+    "for of in (by_label, scores)",
+    "for of in (by_label, by_label)",
+)
+@pytest.mark.kills("mechanisms/rules/certainty.py", "chances @ gains", "gains[chances.argmax()]")
+@pytest.mark.kills("mechanisms/rules/certainty.py", "-0.5 * (misfit**2", "-0.5 * (0.0 * misfit**2")
+@pytest.mark.parametrize(("told", "noise"), [(0.1, 0.05), (0.0, 0.05), (-0.1, 0.4)])
+def test_after_a_mean_alone_it_is_the_factor_of_least_expected_log_loss(told, noise):
+    scores = 2.5 * np.random.default_rng(0).standard_normal((1_000, 1))
+    both = np.hstack([np.zeros_like(scores), scores])
+    residuals = softmax(both, axis=1)[:, 1] - np.array([[0.0], [1.0]])
+    by_label = (
+        clip_residuals(residuals.reshape(-1, 1).copy(), 0.2).reshape(2, -1) * scores[:, 0]
+    ).T
+    logs = np.linspace(np.log(1 / 64), np.log(4.0), 150)
+    laws = np.array([softmax(np.exp(log) * both, axis=1) for log in logs])
+    misfit = (told - np.vecdot(laws, by_label).mean(axis=1)) / noise
+    chances = softmax(-0.5 * misfit**2 - 0.5 * (logs - np.log(certainty.CERTAINTY)) ** 2)
+    law = np.tensordot(chances, laws, axes=1)
+
+    def expected(a):
+        return -np.vecdot(law, log_softmax(a * both, axis=1)).mean()
+
+    best = minimize_scalar(expected, bounds=(1 / 64, 1.0), method="bounded").x
+    assert factor(scores, 0.2, told, noise, pooled=True) == pytest.approx(best, rel=0.02)
+
+
+def test_the_last_steps_tell_it():
+>>>>>>> score
     assert [last_of(n) for n in (1, 3, 20, 60)] == [1, 3, 5, 15]
 
 

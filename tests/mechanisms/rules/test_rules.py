@@ -8,10 +8,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from scipy.special import softmax
+from scipy.stats import truncnorm
 
 from sklearn_balldp.mechanisms import Statistics
 from sklearn_balldp.mechanisms.rules import discriminant, initialisation
-from sklearn_balldp.mechanisms.rules.discriminant import likely_counts, spectrum_of_mean
+from sklearn_balldp.mechanisms.rules.discriminant import believed, likely_counts, spectrum_of_mean
 from sklearn_balldp.mechanisms.rules.prototypes import gaussian_rule
 from sklearn_balldp.mechanisms.settings import TAIL
 
@@ -68,12 +69,47 @@ def test_the_discriminant_is_that_of_all_inner_products(seed):
     measured = np.vecdot(weights @ total, weights) + rotated**2 @ stein - forms**2 @ shares
     isotropic = inverse**2 @ clean
     own = np.diag(covariance) * isotropic + np.diag(sampling) * (inverse**2 @ clean**2)
-    variance = own + max(shares @ (measured - own), signal * isotropic / inverse.sum())
+    doubt = sigma * np.sqrt(shares @ (weights @ weights.T) ** 2 @ shares)
+    told, least = shares @ (measured - own), signal * isotropic / inverse.sum()
+    variance = own + truncnorm.mean((least - told) / doubt, np.inf, told, doubt)
     slope = signal / variance / (1.0 + signal**2 / (shares @ variance) / TAIL)
     offsets = -slope * (weights @ grand + 0.5 * np.diag(forms))
     found = discriminant._scores(means, noise, counts, moment, sigma, np.zeros(k), shrinkage)
     np.testing.assert_allclose(found[0], slope[:, None] * weights, rtol=1e-9)
     np.testing.assert_allclose(found[1], offsets, rtol=1e-9)
+
+
+@pytest.mark.kills("mechanisms/rules/discriminant.py", "noise * max(beyond - z, 0.0)", "0.0")
+def test_a_number_with_a_limit_is_believed_as_far_as_its_noise_allows():
+    for z in (-30.0, -2.0, 0.0, 3.0, 30.0):
+        expected = truncnorm.mean(z, np.inf, 1.0 - 0.5 * z, 0.5)
+        assert believed(1.0 - 0.5 * z, 0.5, 1.0) == pytest.approx(expected, rel=1e-9)
+    for noise in (0.0, 1e-300, 1e-9):
+        assert believed(2.0, noise, 1.0) == pytest.approx(2.0, rel=1e-9)
+        assert believed(-2.0, noise, 1.0) == pytest.approx(1.0, rel=1e-9)
+
+
+@pytest.mark.kills("mechanisms/rules/discriminant.py", "doubt = sigma *", "doubt = 0.01 * sigma *")
+@pytest.mark.kills("mechanisms/rules/discriminant.py", "doubt = sigma *", "doubt = 9.0 * sigma *")
+def test_a_moment_of_much_noise_makes_no_score_certain():
+    """Noise may take the variance of scores below 0: they were log-odds of thousands to one."""
+    rng, d, counts = np.random.default_rng(0), 20, np.array([300.0, 300.0])
+    apart = np.zeros((2, d))
+    apart[:, 0] = -0.25, 0.25
+    cov = (1.0 - 0.25**2) / d
+    sizes = []
+    for _ in range(200):
+        noise = rng.standard_normal((d, d))
+        noise = 0.04 * (noise + noise.T) / 2.0
+        means = apart + 0.05 * rng.standard_normal((2, d))
+        moment = cov * np.eye(d) + apart.T @ apart / 2.0 + noise
+        given = np.full(2, 0.05**2), counts, moment, 0.04, np.log([0.5, 0.5]), "auto"
+        weights, _ = discriminant._scores(means, *given)
+        sizes.append(np.sqrt(cov) * np.linalg.norm(weights[1] - weights[0]))
+    true = 0.5 / np.sqrt(cov)
+    middle, large = np.quantile(sizes, [0.5, 0.9])
+    assert 0.4 * true < middle < true
+    assert large < 1.5 * true
 
 
 @pytest.mark.parametrize("spread", [0.0, 100.0])

@@ -72,7 +72,8 @@ def test_noise_leaves_the_multiples_at_one_and_sums_decide():
     np.testing.assert_allclose(lost, 1.0, rtol=1e-3)
     # Slopes that know no tails are taken for smaller ones.
     smaller = multiples_of(coef, examples, means / 4.0, np.full(K, 1e9), counts, 1.0)
-    assert smaller[0] < 0.9 and smaller[1] == pytest.approx(1.0, rel=1e-3)
+    assert smaller[0] < 0.9
+    assert smaller[1] == pytest.approx(1.0, rel=1e-3)
     # Against the sums, the examples' model is left out, and never turned round.
     against = multiples_of(coef, examples, -means / 4.0, np.full(K, 1e-9), counts)
     assert against[1] == 0.0
