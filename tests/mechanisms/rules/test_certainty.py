@@ -59,9 +59,6 @@ def test_noise_pulls_it_towards_a_public_number_and_it_stays_within_its_limits()
     assert found[0] < found[1] < found[2] == pytest.approx(certainty.CERTAINTY, rel=1e-3)
     assert factor(scores[:, 1:], 0.2, -1e3, 0.0) == 1.0
     assert factor(scores[:, 1:], 0.2, 1e3, 0.0) == certainty._LEAST
-<<<<<<< HEAD
-    # The last steps tell it.
-=======
 
 
 @pytest.mark.kills(
@@ -93,7 +90,6 @@ def test_after_a_mean_alone_it_is_the_factor_of_least_expected_log_loss(told, no
 
 
 def test_the_last_steps_tell_it():
->>>>>>> score
     assert [last_of(n) for n in (1, 3, 20, 60)] == [1, 3, 5, 15]
 
 
