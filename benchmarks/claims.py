@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from benchmarks import __main__ as driver
-from benchmarks import classes, elsewhere, methods, radius
+from benchmarks import classes, elsewhere, methods, public, radius
 from benchmarks import tables as tables_study
 from benchmarks.paper import errata, tables
 from benchmarks.speed import ratios
@@ -121,6 +121,25 @@ def slower(job, against=""):
     return found["ratio"][here & found["against"].str.contains(against, regex=False)].max()
 
 
+def names_ahead():
+    """Points that standard DP with names is ahead of a q50 ball without them."""
+    own = public.names_or_ball(cells(public))
+    return own["standard DP, names"] - own["q50 ball"]
+
+
+def ball_ahead():
+    """Points that a q50 ball gains where both have names."""
+    own = public.names_or_ball(cells(public))
+    return own["q50 ball, names"] - own["standard DP, names"]
+
+
+def helped(*kinds, dataset=""):
+    """Points that public records or names gain over the better of them alone and none."""
+    own = cells(public)[cells(public)["public"].isin(kinds)].set_index(["radius", "epsilon"])
+    least = own["without"] if dataset else own[["without", "alone"]].max(axis=1)
+    return (100.0 * (own["with"] - least))[(own["dataset"] == dataset) | (dataset == "")]
+
+
 def certificate():
     head = BallDPRidgePrototype(2.0, radius=0.6)
     return head.plan(150, 4, [50, 50, 50]).release.certificate(0.1)
@@ -157,6 +176,12 @@ CLAIMS = {
     "people.recall": lambda: f"{100.0 / 9.0:.0f}",
     "people.records_at_half": lambda: records_of_a_class(0.5),
     "people.records_at_2": lambda: records_of_a_class(2.0),
+    "public.names": lambda: f"{helped(public.NAMES, dataset='banking77')['any', 0.25]:.0f}",
+    "public.five": lambda: f"{helped(public.FIVE, dataset='banking77')['any', 0.25]:.0f}",
+    "public.cells": lambda: f"{len(helped(public.FIVE, public.TWENTY))}",
+    "public.within": lambda: f"{(helped(public.FIVE, public.TWENTY) >= -1.0).sum()}",
+    "public.behind": lambda: most(-helped(public.FIVE, public.TWENTY).min(), 1),
+    "public.permuted": lambda: most(-helped(public.PERMUTED).min(), 1),
     "radius.declared": lambda: f"{MAX_ROWS_READ}",
     "radius.any": lambda: wider("q50", "full", 0.5),
     "reproduction.errata": lambda: f"\n\n{errata.errata()}\n\n",
@@ -175,6 +200,11 @@ CLAIMS = {
     "worth.few_most": lambda: gain(max, *FEW),
     "worth.emotion": lambda: gain(max, "Emotion"),
     "worth.rest": lambda: gain(max, *REST),
+    "worth.names": lambda: f"{names_ahead()['banking77', 0.25]:.0f}",
+    "worth.names_rest": lambda: most(names_ahead().drop("banking77").xs(0.25, level=1).max(), 1),
+    "worth.ball": lambda: most(-names_ahead().loc[:, 0.5:].min(), 1),
+    "worth.ball_least": lambda: f"{ball_ahead()[:, 1.0].min():.1f}",
+    "worth.ball_most": lambda: f"{ball_ahead()[:, 1.0].max():.1f}",
     "worth.opacus": lambda: most(-ahead("Opacus", *OTHERS).min()),
     "worth.opacus_banking77": lambda: most(-ahead("Opacus", "banking77").min()),
     "worth.opacus_added": lambda: most(ahead("Opacus, add or remove", *methods.SEARCHED).max()),

@@ -169,8 +169,24 @@ def shown(cells, kinds):
     return pd.DataFrame(rows).fillna("")
 
 
+def names_or_ball(cells):
+    """Accuracy of standard DP with names, of a q50 ball without them, and of both."""
+    wide = cells[cells["public"] == NAMES].pivot_table(
+        index=["dataset", "epsilon"], columns="radius", values=["without", "with"]
+    )
+    ways = {
+        "standard DP, names": wide["with", "any"],
+        "q50 ball": wide["without", "q50"],
+        "q50 ball, names": wide["with", "q50"],
+    }
+    return 100.0 * pd.DataFrame(ways)
+
+
 def report(out):
     cells = CELLS.read(out)
+    both = names_or_ball(cells).round(1).astype(str).agg(" / ".join, axis=1).unstack()
+    both = both.rename(index=DATASETS, columns="epsilon {:g}".format).rename_axis("data")
+    show(both.reset_index(), out, "public_ball", cells[cells["public"] == NAMES])
     for name, kinds in {
         "public_names": (NAMES,),
         "public_examples": (FIVE, TWENTY),
