@@ -3,9 +3,7 @@
 import ast
 import importlib
 import inspect
-import io
 import pickle
-import re
 import subprocess
 import sys
 from argparse import ArgumentParser
@@ -14,7 +12,7 @@ import pytest
 
 import sklearn_balldp
 from sklearn_balldp.command import main
-from sklearn_balldp.command.options import COMMANDS, PARAMETERS, in_options, parsed, report
+from sklearn_balldp.command.options import COMMANDS, PARAMETERS, in_options, parsed
 
 GIVEN = "f.csv --text t --label l --radius 1"
 #: What needs no library, as each takes seconds to import.
@@ -143,30 +141,3 @@ def _options(add):
     parser = ArgumentParser()
     add(parser)
     return parser.format_help().replace(",", " ").split()
-
-
-class Terminal(io.StringIO):
-    def isatty(self):
-        return True
-
-
-VERDICTS = "PASS", "WEAK", "FAIL", "STATED", "CANNOT CHECK"
-REPORT = "\n".join(f"{verdict:<12}  name" for verdict in VERDICTS)
-
-
-def test_verdicts_differ_in_colour_on_a_terminal_alone(monkeypatch):
-    for name in ("NO_COLOR", "TERM"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("WT_SESSION", "yes")
-    monkeypatch.setattr(sys, "stdout", io.StringIO())
-    assert report(REPORT) == REPORT
-    monkeypatch.setattr(sys, "stdout", Terminal())
-    codes = re.findall(r"^\x1b\[(\d+)m([A-Z ]+)\x1b\[0m  +name$", report(REPORT), re.MULTILINE)
-    assert len({code for code, _ in codes}) == len(codes) == 5
-    # Grey is the only one that is no call to look.
-    assert [code for code, word in codes if word == "STATED"] == ["90"]
-    assert "\x1b" not in report("A PASS  in a line\n  FAIL  and in another\nPASSED  it")
-    for name, value in (("NO_COLOR", "1"), ("TERM", "dumb")):
-        with monkeypatch.context() as patch:
-            patch.setenv(name, value)
-            assert report(REPORT) == REPORT

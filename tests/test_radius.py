@@ -9,7 +9,6 @@ import sklearn
 from scipy.spatial.distance import pdist
 from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
-from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Normalizer
 
 from sklearn_balldp import (
@@ -169,16 +168,6 @@ def test_the_auditor_passes_public_rows_on(digits):
     # Rows held out of the private ones are no public reference.
     with pytest.raises(ValueError, match="X_public and y_public"):
         auditor.fit(X, y)
-
-
-def test_as_a_step(digits):
-    X, y = digits
-    pipe = make_pipeline(RadiusPolicy(source="declared"), BallDPRidgePrototype(4.0, radius=0.6))
-    assert pipe.fit(3 * X, y).score(3 * X, y) > 0.7
-    np.testing.assert_allclose(np.linalg.norm(pipe[0].transform(3 * X), axis=1), 1)
-    assert pipe[0].get_feature_names_out().tolist()[:2] == ["x0", "x1"]
-    with pytest.raises(ValueError, match="source='reference' needs X_public and y_public"):
-        make_pipeline(RadiusPolicy(), BallDPRidgePrototype()).fit(X, y)
 
 
 @pytest.mark.parametrize(

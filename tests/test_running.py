@@ -208,16 +208,3 @@ def test_without_a_place_to_print_an_answer_is_refused(monkeypatch, capsys):
             assert ("--out" in error) == (command == predict)
     assert Path("model/release.json").exists()
     assert Path("labelled.csv").exists()
-
-
-def test_an_output_that_cannot_be_written_ends_a_fit_before_a_file_is_read(run, monkeypatch):
-    monkeypatch.setattr(train, "prepare", lambda options: pytest.fail("it was read"))
-    Path("file").touch()
-    for out in ("file/model", "m" * 256):
-        status, _, [error] = run(f"train {GIVEN} --epsilon 8 --out {out}")
-        assert status == 2
-        assert re.search(r"--out '.*' cannot be made: .* takes no new folder", error)
-    Path("mine").mkdir()
-    Path("mine/file").touch()
-    [error] = run(f"train {GIVEN} --epsilon 8 --out mine")[2]
-    assert "--out mine exists, and nothing is overwritten" in error.replace("'", "")

@@ -56,10 +56,6 @@ def copied(published, tmp_path):
     return shutil.copytree(published, tmp_path / "copy")
 
 
-def texts_of(folder):
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
-
-
 def refused(folder, match, readers=(verify, load)):
     for read in readers:
         with pytest.raises(ValueError, match=match):
@@ -93,18 +89,6 @@ def test_a_clone_with_other_line_ends_is_honest(copied):
     arrays = copied / "model.safetensors"
     arrays.write_bytes(arrays.read_bytes() + b"\n")
     refused(copied, "safetensors")
-
-
-@pytest.mark.parametrize(("name", "last"), [("CARD.md", -1), ("release.json", None)])
-def test_another_end_of_a_file_is_named(copied, name, last):
-    """An editor's: it is a FAIL of that file, and no file that could not be read."""
-    path = copied / name
-    path.write_bytes(path.read_bytes()[:last] if last else path.read_bytes() + b"\n")
-    assert failed(verify(copied)) == [name]
-    assert "differs from what this version writes: behind its last line" in str(verify(copied))
-    assert main(["verify", str(copied)]) == 1
-    if name != CARD:
-        refused(copied, f"{name}: it differs", [load])
 
 
 def replaced(name, old, new):
