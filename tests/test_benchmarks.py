@@ -23,7 +23,7 @@ from benchmarks import lost, methods, peers, radius, study
 from benchmarks import settings as settings_study
 from benchmarks import verify as verifier
 from benchmarks.paper import cells, checks, errata, published, report, tables
-from benchmarks.speed import ratios, timing
+from benchmarks.speed import timing
 from benchmarks.study import RESULTS
 from sklearn_balldp import BallDPRidgePrototype, ReconstructionAuditor
 from sklearn_balldp.distances import same_label_quantile
@@ -456,15 +456,6 @@ def test_errata_are_computed():
     for data, n, fewest in (("TREC-6", 5452, 86), ("BANKING77", 10003, 35), ("IMDb", 25000, 12500)):
         ratio = (2 * fewest + 0.01 * n) / (2 + 0.01 * n)
         assert f"{ratio:.1f}" == shown[data]
-
-
-def test_speed_shows_ratios_and_memory():
-    timed = timing.row("fit", np.array([4.0, 6.0]), "pass", np.array([1.0, 2.0]), 4)
-    used = {"job": "trials", "share": 0.05, "asked": 0.1}
-    text = ratios.tables(pd.DataFrame([timed, used]))
-    assert "| fit | 5 | pass | 1.5 | 3.33 (3 to 4) | at most 4 |" in text
-    assert "| trials | 5.0% | at most 0.1 |" in text
-    assert set(pd.read_csv(RESULTS / "speed.csv")["topic"]) <= set(ratios.TOPICS)
 
 
 def test_a_job_is_timed_beside_each_other(monkeypatch):

@@ -3,7 +3,6 @@
 import os
 import re
 import shutil
-import sys
 import warnings
 from pathlib import Path
 
@@ -11,8 +10,7 @@ import pytest
 from axes import frame
 
 from sklearn_balldp import PrivacyAccountant, progress, verify
-from sklearn_balldp.command import job, main, plan, train
-from sklearn_balldp.heads import BallDPLogisticRegression
+from sklearn_balldp.command import main, plan, train
 from sklearn_balldp.mechanisms.kernel import PrivacyFilter
 from sklearn_balldp.privacy.noise import Noise
 
@@ -52,16 +50,6 @@ def test_a_fit_that_may_lose_every_class_is_asked_for(run, monkeypatch):
     # One class that stays is enough.
     monkeypatch.setattr(train, "LOST", 0.0)
     assert run(lost.replace("model", "other"))[0] == 0
-
-
-def test_the_time_of_a_fit_is_told(run, monkeypatch):
-    command = f"train {GIVEN} --epsilon 8 --out model"
-    assert "Time" not in run(f"plan {GIVEN} --epsilon 8")[1]
-    monkeypatch.setattr(job, "_FAST", 0)
-    release = BallDPLogisticRegression(epsilon=8.0, radius=0.5).plan(300, 4, [100] * 3).release
-    assert 0.0 < job.seconds_of_steps(release) < 60.0
-    monkeypatch.setattr(job, "seconds_of_steps", lambda release: 90.0)
-    assert "Time      2 min or less to fit\n" in run(command)[1]
 
 
 def test_a_long_fit_shows_a_bar(run, monkeypatch):
@@ -191,20 +179,3 @@ def test_notes_are_told_whatever_is_asked_of_warnings(action, run):
         status, _, [note] = run(f"plan {GIVEN} --epsilon 8 --public public.csv")
     assert status == 0
     assert note.startswith("Note      --public public.csv: 1 of its 3 labels are no class")
-
-
-def test_without_a_place_to_print_an_answer_is_refused(monkeypatch, capsys):
-    """What is written elsewhere needs none."""
-    predict = "predict model rows.csv --column e"
-    with monkeypatch.context() as patch:
-        patch.setattr(sys, "stdout", None)
-        assert main(f"train {GIVEN} --epsilon 8 --out model".split()) == 0
-        assert main(f"{predict} --out labelled.csv".split()) == 0
-        for command in (f"plan {GIVEN} --epsilon 8", "verify model", predict):
-            capsys.readouterr()
-            assert main(command.split()) == 2
-            [error] = capsys.readouterr().err.splitlines()
-            assert "there is no standard output" in error
-            assert ("--out" in error) == (command == predict)
-    assert Path("model/release.json").exists()
-    assert Path("labelled.csv").exists()
