@@ -52,7 +52,7 @@ def test_diameter_of_rows_near_each_other():
 
 
 def test_errors(ball_rows):
-    X, y = ball_rows
+    X, _ = ball_rows
     for match, call in {
         "two reference rows": lambda: same_label_quantile(X[:2], [0, 1]),
         "is zero": lambda: RadiusPolicy().fit(X_public=X[[0] * 10], y_public=np.zeros(10)),

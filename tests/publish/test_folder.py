@@ -1,6 +1,5 @@
 """A folder to publish: written whole, checked file by file, loaded by a stranger."""
 
-import json
 import os
 import shutil
 import sys
@@ -59,23 +58,6 @@ def refused(folder, match, readers=(verify, load)):
     for read in readers:
         with pytest.raises(ValueError, match=match):
             read(folder)
-
-
-def test_what_is_written_is_loaded_and_verified(tmp_path):
-    own = model()
-    folder = save(own, tmp_path / "deep" / "model")
-    assert {path.name for path in folder.iterdir()} == {*FILES, README}
-    assert not failed(verify(folder))
-    again = load(str(folder))
-    np.testing.assert_array_equal(again.predict_proba(X), own.predict_proba(X))
-    assert again[-1].release_ == own[-1].release_
-    config = json.loads((folder / "config.json").read_text())
-    assert config["steps"] == [{"kind": "norm", "norm": "l2"}]
-    assert config["labels"] == {"type": "int64", "values": [0, 1, 2]}
-    assert (folder / "README.md").read_text().startswith("---\nlibrary_name: sklearn_balldp\n")
-    assert os.listdir(folder.parent) == ["model"]
-    if os.name == "posix":
-        assert folder.stat().st_mode & 0o777 == folder.parent.stat().st_mode & 0o777
 
 
 def test_a_clone_with_other_line_ends_is_honest(copied):
