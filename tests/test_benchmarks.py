@@ -5,7 +5,6 @@ import dataclasses
 import functools
 import importlib
 import math
-import os
 import re
 import shutil
 import subprocess
@@ -24,11 +23,11 @@ from benchmarks import lost, methods, peers, radius, study
 from benchmarks import settings as settings_study
 from benchmarks import verify as verifier
 from benchmarks.paper import cells, checks, errata, published, report, tables
-from benchmarks.speed import ratios, timing
+from benchmarks.speed import timing
 from benchmarks.study import RESULTS
 from sklearn_balldp import BallDPRidgePrototype, ReconstructionAuditor
 from sklearn_balldp.distances import same_label_quantile
-from sklearn_balldp.mechanisms import PrototypePerturbation, Sums, descent, settings
+from sklearn_balldp.mechanisms import Sums, descent, settings
 from sklearn_balldp.privacy.gaussian import mu_from_budget
 
 
@@ -100,30 +99,6 @@ def test_every_table_and_figure_is_written(measured):
     own = report.STUDIES[0].read(measured)
     assert (own["commit"] == study.code_now()).all()
     assert (measured / "misses.md").read_text().endswith(f"(commit {study.code_now()}).\n")
-
-
-def test_an_interrupted_run_goes_on_to_the_same_numbers(folder, measured, tmp_path, monkeypatch):
-    count, scores = 0, cells.scores
-
-    def interrupted(*given):
-        nonlocal count
-        count += 1
-        if count > 9:
-            raise KeyboardInterrupt
-        return scores(*given)
-
-    with few_cells():
-        kind, given = report.STUDIES[0], options(folder, out=tmp_path)
-        monkeypatch.setattr(cells, "scores", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            kind.fill(given)
-        monkeypatch.setattr(cells, "scores", scores)
-        kept = kind.read(tmp_path)
-        assert 0 < len(kept) < 9
-        kind.fill(given)
-    again = kind.read(tmp_path)
-    pd.testing.assert_frame_equal(again[: len(kept)], kept, check_exact=True)
-    pd.testing.assert_frame_equal(again, kind.read(measured), check_exact=True)
 
 
 def test_noise_depends_on_the_cell_and_the_base_seed(folder):
@@ -245,37 +220,6 @@ def test_each_file_of_results_has_its_study():
             assert date in last, file.name
 
 
-def test_what_is_missing_is_said(tmp_path, capsys):
-    assert driver.main(["--out", str(tmp_path), "--only", "radius", "elsewhere"]) == 0
-    shown = capsys.readouterr().err
-    assert all(f"skipped {name}: --data was not given" in shown for name in ("radius", "elsewhere"))
-    assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.skipif(os.name != "posix", reason="this system is not POSIX")
-def test_a_folder_serves_one_run(folder, tmp_path):
-    import fcntl
-
-    with (tmp_path / ".lock").open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        with pytest.raises(SystemExit, match="in use by another run"):
-            run(folder, tmp_path)
-
-
-def test_a_dataset_too_small_to_audit_does_not_stop_the_others(folder, tmp_path, capsys):
-    data = tmp_path / "data"
-    data.mkdir()
-    shutil.copy(folder / "trec6.npz", data)
-    with np.load(folder / "imdb.npz") as file:
-        few = {**file, "X_test": file["X_test"][:8], "y_test": file["y_test"][:8]}
-        np.savez(data / "imdb.npz", **few)
-    with few_cells():
-        own = report.STUDIES[1]
-        own.fill(options(tmp_path, data=data))
-    assert "skipped ('imdb'" in capsys.readouterr().err
-    assert set(own.read(tmp_path)["dataset"]) == {"trec6"}
-
-
 def test_the_interval_is_students():
     scores = [0.7, 0.72, 0.69, 0.75]
     found = cells.mean_interval(scores)
@@ -346,14 +290,6 @@ def test_the_papers_number_of_records_scales_the_noise():
         for n, e in ((40_904, epsilon), (120_000, 2.0))
     ]
     np.testing.assert_allclose(*scales, rtol=1e-6)
-
-
-@pytest.mark.parametrize(("mode", "n"), [("min", 3), ("worst", 1)])
-def test_prototypes_move_by_what_their_counts_say(mode, n):
-    found = tables.prototype_sensitivity(0.5, [3, 5], alpha=0.1, mode=mode)
-    np.testing.assert_allclose(found, 2 * 0.5 / (2 * n + 0.1 * 8))
-    with pytest.raises(ValueError, match="counts must be one of per_class, min, worst"):
-        PrototypePerturbation("nonsense").check()
 
 
 @pytest.mark.parametrize("names", [np.arange(4), np.array(["d", "b", "a", "c"])])
@@ -481,39 +417,17 @@ def test_each_check_can_fail(mean, claims):
 
 
 @pytest.mark.parametrize("how", ["absent", "not a number"])
-def test_a_missing_cell_fails_its_check(how):
-    """Some cells of every check are missing, and it names one that no other check has."""
-    dropped = [
-        ("Table 1 in paper mode", "q95", {"method": "ridge paper", "policy": "q95"}),
-        ("at least the paper's", "q80 logistic", {"method": "logistic", "policy": "q80"}),
-        ("where rows are not", "MNIST q50 over q80", {"dataset": "mnist", "policy": "q80"}),
-        ("IMDb in paper mode", "svc q50 epsilon 16", {"method": "svc paper", "epsilon": 16.0}),
-        ("IMDb: each head", "epsilon 32 svc output", {"method": "svc output", "epsilon": 32.0}),
-        ("epsilon 2, q50", "IMDb svc", {"method": "svc", "policy": "q50"}),
-        ("logistic on gradients", "IMDb epsilon 2", {"method": "logistic", "policy": "labels"}),
-        ("every audit's", "q80 4 per_class", {"policy": "q80", "epsilon": 4.0}),
-        ("audits meet", "q50 2", {"policy": "q50", "epsilon": 2.0}),
-    ]
-
-    def change(table, keys):
-        here = np.logical_or.reduce(
-            [np.all([table[key] == value for key, value in key.items()], axis=0) for key in keys]
-        )
+def test_missing_cells_fail_every_check(how):
+    def change(table):
+        here = np.arange(len(table)) % 2 == 0
         if how == "absent":
             return table[~here]
-        numbers = ["mean", "low", "high", "exact_low"]
-        return table.assign(**{name: table[name].where(~here) for name in numbers if name in table})
+        numbers = table.columns.intersection(["mean", "low", "high", "exact_low"])
+        return table.assign(**{name: table[name].mask(here) for name in numbers})
 
-    keys = [key for *_, key in dropped]
-    found = checks.check(
-        spoiled(
-            accuracy=lambda t: change(t, keys[:-2]), identification=lambda t: change(t, keys[-2:])
-        )
-    )
-    for claim, name, _ in dropped:
-        row = found[found["claim"].str.startswith(claim)].iloc[0]
-        assert not row["holds"]
-        assert name in row["shown"].partition("missing: ")[2].partition("; ")[0], row["shown"]
+    found = checks.check(spoiled(accuracy=change, identification=change))
+    assert not found["holds"].any()
+    assert found["shown"].str.contains("missing: ").all()
 
 
 def test_noise_excuses_little():
@@ -542,15 +456,6 @@ def test_errata_are_computed():
     for data, n, fewest in (("TREC-6", 5452, 86), ("BANKING77", 10003, 35), ("IMDb", 25000, 12500)):
         ratio = (2 * fewest + 0.01 * n) / (2 + 0.01 * n)
         assert f"{ratio:.1f}" == shown[data]
-
-
-def test_speed_shows_ratios_and_memory():
-    timed = timing.row("fit", np.array([4.0, 6.0]), "pass", np.array([1.0, 2.0]), 4)
-    used = {"job": "trials", "share": 0.05, "asked": 0.1}
-    text = ratios.tables(pd.DataFrame([timed, used]))
-    assert "| fit | 5 | pass | 1.5 | 3.33 (3 to 4) | at most 4 |" in text
-    assert "| trials | 5.0% | at most 0.1 |" in text
-    assert set(pd.read_csv(RESULTS / "speed.csv")["topic"]) <= set(ratios.TOPICS)
 
 
 def test_a_job_is_timed_beside_each_other(monkeypatch):

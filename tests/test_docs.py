@@ -224,16 +224,6 @@ def test_pages_that_the_readme_links_are_plain_markdown():
     assert SITE_ALONE.search((DOCS / "index.md").read_text())
 
 
-def test_lists_of_links_name_every_page():
-    """The site makes its tables of contents of them."""
-    text = (DOCS / "guide.md").read_text()
-    listed = re.findall(r"^- \[[^]]+\]\((\w+)\.md\)", text, re.MULTILINE)
-    top = re.findall(r"```\{toctree\}.*?```", (DOCS / "index.md").read_text(), re.DOTALL)[0]
-    pages = {path.stem for path in DOCS.glob("*.md")} - {"index"}
-    assert len(listed) == len({*listed})
-    assert pages == {*listed} | {name for name in pages if re.search(rf"\b{name}\b", top)}
-
-
 @pytest.mark.parametrize("name", runpy.run_path(str(DOCS / "pictures" / "__main__.py"))["PICTURES"])
 def test_pictures_were_drawn_by_their_scripts(name):
     """``python docs/pictures`` draws them again."""

@@ -12,7 +12,6 @@ from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
 from verdicts import verified
 
-from benchmarks.edits import nearest_of_label
 from sklearn_balldp import BallDPLinearDiscriminant, BallDPRidgePrototype, RadiusPolicy, publish
 from sklearn_balldp.distances import edit_quantile
 from sklearn_balldp.edits import CITIES, KINDS, NAMES, edit_pairs
@@ -233,13 +232,6 @@ def test_what_is_no_pair_is_refused(private):
         policy.fit(before, before)
     assert not hasattr(head, "release_")
     assert not hasattr(policy, "radius_")
-
-
-def test_the_nearest_of_a_label():
-    X, y = edited(61, 3)[0], np.append(np.arange(60) % 2, 7)
-    gaps = np.linalg.norm(X[:, None] - X, axis=2) + 10 * (y[:, None] != y) + 10 * np.eye(61)
-    expected = gaps.min(axis=1)[:60]
-    np.testing.assert_allclose(np.sort(nearest_of_label(X, y)), np.sort(expected), atol=1e-6)
 
 
 def test_a_value_is_replaced_wherever_the_text_has_it():

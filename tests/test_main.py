@@ -104,10 +104,3 @@ def test_what_comes_next_works_as_it_is_printed(run, monkeypatch, capsys):
     messages = load_messages()
     assert labelled["message"].tolist() == messages.texts_test.tolist()
     assert np.mean(labelled["prediction"] == messages.y_test) > 0.9
-
-
-def test_a_demo_is_not_run_where_it_cannot_write(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(demo, "compared", lambda *_: pytest.fail("it ran"))
-    (tmp_path / "file").touch()
-    assert main(["demo", "--out", str(tmp_path / "file" / "demo")]) == 2
-    assert "takes no new folder" in capsys.readouterr().err

@@ -14,7 +14,6 @@ from sklearn_balldp import (
     BallDPRidgePrototype,
     BallDPSquaredHingeSVC,
     RadiusPolicy,
-    compose_releases,
 )
 
 SECRET = 0.1234567
@@ -125,20 +124,6 @@ def test_what_is_said_of_tensors():
     head = BallDPRidgePrototype()
     assert "X.detach()" in refused(head.fit, rows.clone().requires_grad_(), LABELS)
     assert "X.float()" in refused(head.fit, rows.bfloat16(), LABELS)
-
-
-def test_parameters_of_odd_types():
-    rows = np.random.default_rng(0).standard_normal((12, 3))
-    head = BallDPRidgePrototype(delta=1e-6, classes={0, 1}, verbose=0).fit(rows, LABELS)
-    assert head.classes_.tolist() == [0, 1]
-    planned = head.set_params(classes={0, 1}, protect_labels=True).plan(12, 3)
-    assert planned.release.n_classes == 2
-    head.set_params(protect_labels=False)
-    assert head.set_params(classes={0: "a", 1: "b"}.keys(), verbose=0).fit(rows, LABELS)
-    with pytest.raises(ValueError, match="1/10 for ten candidates"):
-        head.release_.certificate(10)
-    with pytest.raises(ValueError, match="of a fitted head pass release_"):
-        compose_releases([head])
 
 
 @pytest.mark.parametrize("depth", [0, 3])

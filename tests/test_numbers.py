@@ -9,18 +9,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import sklearn_balldp
 from benchmarks import __main__ as driver
 from benchmarks import claims
 from benchmarks import tables as tables_study
 from benchmarks.study import RESULTS
 from sklearn_balldp import (
-    BallDPLinearDiscriminant,
     BallDPLogisticRegression,
-    BallDPRidgePrototype,
     BallDPSquaredHingeSVC,
     GradientPerturbation,
     OutputPerturbation,
-    PrivacyAccountant,
     RadiusPolicy,
     ReconstructionAuditor,
 )
@@ -32,17 +30,8 @@ ROOT = Path(__file__).parents[1]
 TEXTS = {page.stem: page.read_text() for page in claims.PAGES}
 #: Pages of which every number is looked at, and classes whose docstrings are pages too.
 PAGES = ("README", "install", "worth", "reproduction", "heads", "people", "guide", "radius")
-CLASSES = (
-    BallDPLinearDiscriminant,
-    BallDPLogisticRegression,
-    BallDPRidgePrototype,
-    BallDPSquaredHingeSVC,
-    GradientPerturbation,
-    OutputPerturbation,
-    PrivacyAccountant,
-    RadiusPolicy,
-    ReconstructionAuditor,
-)
+NAMED = (getattr(sklearn_balldp, name) for name in sklearn_balldp.__all__)
+CLASSES = [*filter(inspect.isclass, NAMED)]
 #: What a run measures, in digits or in words: shares, points, time and memory.
 _FRACTIONS = "half|third|quarter|fifth|tenth|hundredth|thousandth"
 _WORDS = "one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|fifteen|eighteen|twenty"

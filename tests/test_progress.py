@@ -65,16 +65,6 @@ def test_bars_count_ranges_and_steps(capfd):
     assert len(found) == text.count("|") / 2
 
 
-def test_a_failed_fit_leaves_later_ones_quiet(capfd):
-    X, y = records()
-    head = BallDPRidgePrototype(delta=1e-4, radius=0.5, verbose=True)
-    with pytest.raises(ValueError, match="NaN"):
-        head.fit(np.where(X > 0.5, np.nan, X), y)
-    capfd.readouterr()
-    head.set_params(verbose=False).fit(X, y)
-    assert capfd.readouterr().err == ""
-
-
 def test_a_service_without_output_fits(monkeypatch):
     X, y = records()
     closed = io.StringIO()

@@ -9,7 +9,6 @@ import sklearn
 from scipy.spatial.distance import pdist
 from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
-from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Normalizer
 
 from sklearn_balldp import (
@@ -53,10 +52,8 @@ def test_diameter_of_rows_near_each_other():
 
 
 def test_errors(ball_rows):
-    X, y = ball_rows
+    X, _ = ball_rows
     for match, call in {
-        "quantile": lambda: same_label_quantile(X, y, quantile=1.5),
-        "metric": lambda: same_label_quantile(X, y, metric="cosine"),
         "two reference rows": lambda: same_label_quantile(X[:2], [0, 1]),
         "is zero": lambda: RadiusPolicy().fit(X_public=X[[0] * 10], y_public=np.zeros(10)),
     }.items():
@@ -169,16 +166,6 @@ def test_the_auditor_passes_public_rows_on(digits):
     # Rows held out of the private ones are no public reference.
     with pytest.raises(ValueError, match="X_public and y_public"):
         auditor.fit(X, y)
-
-
-def test_as_a_step(digits):
-    X, y = digits
-    pipe = make_pipeline(RadiusPolicy(source="declared"), BallDPRidgePrototype(4.0, radius=0.6))
-    assert pipe.fit(3 * X, y).score(3 * X, y) > 0.7
-    np.testing.assert_allclose(np.linalg.norm(pipe[0].transform(3 * X), axis=1), 1)
-    assert pipe[0].get_feature_names_out().tolist()[:2] == ["x0", "x1"]
-    with pytest.raises(ValueError, match="source='reference' needs X_public and y_public"):
-        make_pipeline(RadiusPolicy(), BallDPRidgePrototype()).fit(X, y)
 
 
 @pytest.mark.parametrize(

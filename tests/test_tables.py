@@ -1,7 +1,6 @@
 """Rows of declared columns: norm one, distances that no change exceeds, one spelling of a value."""
 
 import datetime
-import io
 import json
 import math
 import re
@@ -151,15 +150,6 @@ def test_several_changes_at_once():
     assert attained <= stated <= attained + NEAR
 
 
-def test_days_are_numbers():
-    encoder = TableEncoder({"day": ["2000-01-01", "2010-01-01"]}, knots=2)
-    first, last = encoder.transform({"day": ["2000-01-01", "2010-01-01"]})
-    np.testing.assert_allclose([first, last], np.eye(2), atol=1e-7)
-    days = [datetime.date(2003, 5, 6) + datetime.timedelta(i) for i in (0, 30)]
-    moved = far(*encoder.transform({"day": days})[:, None])[0]
-    assert moved == pytest.approx(encoder.radius({"day": 30}), abs=NEAR)
-
-
 def test_a_row_depends_on_its_record_alone():
     """In every container and order, to the last bit; equal values of other types are no others."""
     encoder, own = TableEncoder(COLUMNS), records(300, 3)
@@ -307,35 +297,6 @@ def test_no_cell_depends_on_the_library_or_on_other_cells(kind, container):
         assert np.array_equal(rows, want)
 
 
-@pytest.mark.kills("names.py", "if value == value.to_integral_value():", "if False:")
-@pytest.mark.parametrize(
-    ("cells", "declared"),
-    [
-        (["01234", "02139", "00501", "90210"], 4096),
-        (["01", "02", "01", "1.0"], ["1", "02"]),
-        (["1.50", "2E-5", ".5", "-0"], 4096),
-        (["0.12345678901234567", "100.00", "+3e2", "1e22"], 4096),
-        (["10757401000119105", "10757401000119107", "3", "4"], 4096),
-        (["True", "FALSE", "true", "false"], [True, False]),
-        (["NA", "None", "null", "n/a"], ["NA", "none", "null", "None"]),
-        (["1", "2.5", "inf", "-inf"], [0, 10]),
-    ],
-)
-def test_no_type_that_a_reader_infers_matters(cells, declared):
-    """A text, a number or a gap in another row moves no row, or the table is refused."""
-    encoder = TableEncoder({"c": declared})
-    alone = encoder.transform({"c": cells})
-    for further in (["7"], ["7.5"], [""], ["K1A 0B1"] * (declared != [0, 10]), ["7", ""]):
-        lines = "".join(f"{cell},1\n" for cell in [*cells, *further])
-        for options in ({}, {"dtype": {"c": "object"}}):
-            table = pd.read_csv(io.StringIO(f"c,k\n{lines}"), keep_default_na=False, **options)
-            rows = rows_unless_rounded(encoder, table)
-            if rows is None:
-                assert table["c"].dtype == np.float64
-                continue
-            assert np.array_equal(rows[:4], alone), (further, options)
-
-
 def test_whole_floats_that_may_have_been_others_are_refused_in_codes_alone():
     for kind, limit in ((np.float16, 2**11), (np.float32, 2**24), (np.float64, 2**53)):
         cells = np.array([limit - 1, limit], dtype=kind)
@@ -399,23 +360,6 @@ def test_numbers_that_doubles_do_not_tell_apart():
                 TableEncoder({"v": marks}, knots=2).fit()
 
 
-@pytest.mark.needs("polars", "pyarrow")
-def test_what_is_no_table_is_named():
-    import polars as pl
-
-    encoder, table = TableEncoder({"age": [18, 90]}), pd.DataFrame({"age": [20, 30], "g": [1, 2]})
-    for X, match in (
-        (pl.DataFrame(table).lazy(), r"not computed; pass X.collect\(\)"),
-        (table.groupby("g"), "SeriesGroupBy"),
-        (table.groupby("g")["age"], "it is a SeriesGroupBy"),
-        (pl.DataFrame(table).group_by("g"), "X is a GroupBy"),
-        ([{"age": 20}, None], "record 2 is no mapping"),
-        ([None, {"age": 20}], "record 1 is no mapping"),
-    ):
-        with pytest.raises(ValueError, match=match):
-            encoder.transform(X)
-
-
 #: Cells of which most are not as declared, and what is declared.
 UNLIKE = [
     (["ja", "nein"], ["Ja", "Nein"]),
@@ -476,6 +420,13 @@ NO_DECLARATIONS = [
     *([3, 3], [5, 1], [0, 5, 5], [0, math.inf], [0, 5e-324], [-1.7e308, 1.7e308], [1], [1, ""]),
     *(["x"], [""], ["x", "x"], ["1", "1.0"], ["caf\u00e9", "cafe\u0301"], [1, "x"], [None, None]),
     *(["2020-01-01", "2019-01-01"], ["2020-02-30", "2021-01-01"], [], 1, 5000, 0.5, True, None),
+    *({"holds": [0, 1], "decimal": ";"}, {"holds": [0, 1], "format": "%d.%m.%Y"}),
+    *({"holds": ["a", "b"], "decimal": ","}, {"holds": 64, "decimal": ","}, {"decimal": ","}),
+    {"holds": [0, 1], "further": 1},
+    *(
+        {"holds": ["2000-01-01", "2001-01-01"], "format": form}
+        for form in ("%d.%m.%y", "%d%m%Y", "%d.%m", "%Y-%m-%d %H", "%d.%m.%Y %d", "", 7)
+    ),
 ]
 
 
@@ -547,6 +498,7 @@ def written(number):
     return held, [plain, more, f"{number:+f}", f"{number:E}", f" {plain}\u200b"]
 
 
+@pytest.mark.kills("names.py", "if value == value.to_integral_value():", "if False:")
 @PROPERTY
 @given(st.lists(NUMBERS, min_size=2, max_size=2, unique=True).map(sorted))
 def test_equal_numbers_are_one_cell_and_one_declaration(pair):

@@ -1,16 +1,11 @@
 """Files made to deceive: what no reader looks at has no place in them."""
 
-import json
-import struct
-
 import numpy as np
 import pytest
-from safetensors.numpy import save as write
 
 from sklearn_balldp.publish.files import arrays_text, difference, json_text, read_arrays, read_json
 from sklearn_balldp.showing import one_line
 
-ROWS = "0123456789abcdef" * 20
 ARRAYS = {"coef_": np.arange(6.0).reshape(2, 3), "intercept_": np.array([0.5, -0.5])}
 RECORD = {"epsilon": 4.0, "labels": ["a", "ü"], "counts": [1, 2], "none": None}
 TEXT = json_text(RECORD)
@@ -33,35 +28,11 @@ def test_what_is_written_is_read(path):
         assert read_json(path) == RECORD
 
 
-@pytest.mark.kills("publish/files.py", "return value, write(value) != body", "return value, False")
-def test_arrays_fill_their_file(path):
-    """No byte of it is free; ``test_hostile.py`` inserts, changes and cuts bytes anywhere."""
-    body = arrays_text(ARRAYS)
-    renamed = body.replace(b'"coef_"', b'"coef_" ').replace(b"} ", b"}")
-    odd = b"PK\3\4" + bytes(100), struct.pack("<Q", 10**8) + bytes(100), body + ROWS.encode()
-    for text in (*odd, renamed, write(ARRAYS, metadata={"rows": ROWS})):
-        path.write_bytes(text)
-        with pytest.raises(ValueError, match=r"file(: it differs| cannot be read)") as caught:
-            read_arrays(path)
-        assert ROWS[:20] not in str(caught.value)
-
-
 @pytest.mark.parametrize(
     "body",
-    [
-        TEXT.replace(b"\n", b"\r"),
-        TEXT.replace(b"4.0", b"4.000000000000000000123456789"),
-        TEXT.replace(b"4.0", b"NaN"),
-        TEXT.replace(b"4.0", b"9" * 10_000),
-        TEXT.replace(b'"a"', b'"\\u0061"'),
-        TEXT.replace(rb"\u00fc", "ü".encode()),
-        TEXT.replace(b"{", b'{\n  "epsilon": 1.0,', 1),
-        TEXT.replace(b"null", b"null // rows"),
-        b"[" * 100_000,
-        json.dumps(RECORD).encode(),
-    ],
+    [TEXT.replace(b"4.0", b"NaN"), TEXT.replace(b"4.0", b"9" * 10_000), b"[" * 100_000],
 )
-def test_json_has_one_spelling(path, body):
+def test_json_that_is_none_is_refused(path, body):
     path.write_bytes(body)
     with pytest.raises(ValueError, match=r"file(: it differs| cannot be read)"):
         read_json(path)

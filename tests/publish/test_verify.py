@@ -29,8 +29,7 @@ from sklearn_balldp import (
     ReconstructionAuditor,
     verify,
 )
-from sklearn_balldp.encoders import SentenceEncoder
-from sklearn_balldp.mechanisms import MeanGradient, Mechanism, Sums
+from sklearn_balldp.mechanisms import MeanGradient, Mechanism
 from sklearn_balldp.privacy import Noise
 from sklearn_balldp.privacy.bounds import Promised
 from sklearn_balldp.privacy.digest import parameters_digest
@@ -98,55 +97,8 @@ def garbage(head):
     changed(head, values=np.full_like(head.released_.values, 123.0))
 
 
-def other_counts(head):
-    counts = tuple((head.class_counts_[::-1] + np.array([2, 0, -2])).tolist())
-    problem = dataclasses.replace(head.release_.problem, class_counts=counts, sums_weights=None)
-    changed(head, release=dataclasses.replace(head.release_, problem=problem))
-
-
 def other_labels(head):
     head.classes_ = head.classes_[::-1].copy()
-
-
-def labels_of_a_release(head):
-    changed(head, classes=np.array([5, 6, 7]))
-    head.classes_ = head.released_.classes
-
-
-def seeded_noise(head):
-    vars(head).update(vars(clone(head).set_params(random_state=0).fit(*data())))
-
-
-def record_with(**values):
-    """Numbers of the record itself, as an edited file would hold them."""
-
-    def forge(head):
-        changed(head, release=copy.copy(head.release_))
-        vars(head.release_).update(values)
-
-    return forge
-
-
-#: What was done, and the line that says so.
-FORGERIES = {
-    "garbage": (garbage, "parameters"),
-    "other counts": (other_counts, "parameters"),
-    "other labels": (other_labels, "model"),
-    "labels of a release": (labels_of_a_release, "parameters"),
-    "another mu": (record_with(mu=0.01), "record"),
-    "smaller epsilon": (record_with(epsilon=0.1), "record"),
-    "smaller delta": (record_with(delta=1e-30), "record"),
-    "seeded noise": (seeded_noise, "sampler"),
-    "another digest": (record_with(digest="0" * 64), "parameters"),
-}
-
-
-@pytest.mark.parametrize("name", HEADS)
-@pytest.mark.parametrize("forgery", FORGERIES)
-def test_forgeries_without_rows(name, forgery):
-    head, (forge, odd) = fitted(name), FORGERIES[forgery]
-    forge(head)
-    assert odd in failed(verified(head))
 
 
 def test_a_digest_made_anew_leaves_the_size_or_the_transcript():
@@ -156,18 +108,6 @@ def test_a_digest_made_anew_leaves_the_size_or_the_transcript():
         garbage(head)
         line = "transcript" if name in DESCENTS else "size of the numbers"
         assert failed(verified(sealed(head))) == [line]
-
-
-@pytest.mark.parametrize("name", ["prototypes", "minimiser", "descent"])
-def test_weights_of_no_sense(name):
-    head = fitted(name)
-    values = head.released_.values.copy()
-    others = [values[:-1], values.astype(np.float32), np.zeros(0)]
-    for value in (np.nan, np.inf, 1e200, -1e308):
-        others.append(values.copy())
-        others[-1].flat[0] = value
-    for other in others:
-        assert failed(verified(changed(head, values=other), private=data())) == ["model"]
 
 
 @pytest.mark.parametrize("name", ["prototypes", "started descent"])
@@ -207,17 +147,17 @@ def test_owners_are_passed_where_the_fit_had_them_and_nowhere_else():
         assert lines(verified(head, private=private))["scale of the noise"] == "PASS"
 
 
-def test_delta_and_radius():
+def test_delta_sampler_and_radius():
     X, y = data()
     with pytest.warns(UserWarning, match="1/n_samples"):
         head = BallDPRidgePrototype(1.0, delta=0.01, radius=0.5).fit(X, y)
     assert failed(verified(head)) == ["delta"]
+    seeded = BallDPRidgePrototype(4.0, radius=0.5, random_state=0).fit(X, y)
+    assert failed(verified(seeded)) == ["sampler"]
     own = BallDPRidgePrototype(1.0, radius=RadiusPolicy(source="declared")).fit(X, y)
     assert lines(verified(own))["radius"] == "CANNOT CHECK"
 
 
-#: Words that are nobody's but an author's.
-JARGON = ("mu=", "cells of a grid", "adjacen", "full radius", "noise scale", "blocks")
 READERS = {
     "ball": {},
     "any distance": {"radius": None},
@@ -226,7 +166,7 @@ READERS = {
 
 
 @pytest.mark.parametrize("name", READERS)
-def test_the_first_line_states_what_is_promised_and_no_less(name, tmp_path):
+def test_the_first_line_states_what_is_promised_and_no_less(name):
     head = fresh("prototypes", **READERS[name])
     release = head.release_
     found = line(verified(head), "record").found
@@ -235,8 +175,6 @@ def test_the_first_line_states_what_is_promised_and_no_less(name, tmp_path):
     for shown, epsilon in zip(stated, promised[-len(stated) :], strict=True):
         assert epsilon * (1.0 - 1e-12) <= shown <= epsilon * 1.001
     assert (len(stated) == 1) == (release.radius == release.full_radius)
-    said = "\n".join(str(verify(save(head, tmp_path / "model"))).splitlines()[4:])
-    assert not [word for word in JARGON if word in said]
 
 
 def test_above_the_lines_stand_folder_date_and_verdict(tmp_path):
@@ -267,12 +205,6 @@ def test_what_is_usual_and_what_to_read(tmp_path):
     declared = BallDPRidgePrototype(4.0, radius=RadiusPolicy(source="declared")).fit(X, y)
     # It holds only if the radius may be public, which is for the reader to ask.
     assert verified(declared).sentence.endswith("CANNOT CHECK, read them: radius.")
-
-
-def test_evidence_is_a_folder(tmp_path):
-    for arguments in ({"folder": fitted("prototypes")}, {"folder": tmp_path, "earlier": [3]}):
-        with pytest.raises(ValueError, match=r"expected a folder, got (BallDPRidge\w+|int)"):
-            verify(**arguments)
 
 
 def test_wrappers_are_no_models(tmp_path):
@@ -338,36 +270,8 @@ def test_settings_that_the_record_follows(name, params, tmp_path):
     np.testing.assert_array_equal(scores, head.decision_function(data()[0]))
 
 
-def test_labels_of_any_kind_and_public_policies_pass(tmp_path):
+def test_a_step_does_not_tell_what_it_was_fitted_on():
     X, y = data()
-    days = np.array(["2026-01-01", "2026-01-02", "2026-01-03"], dtype="datetime64[D]")
-    kinds = days, np.array([1.0, 2.0, 3.0], dtype=np.float32), np.array(["a", "b", "ü"], object)
-    for i, (labels, declared) in enumerate(zip(kinds, (days, None, None), strict=True)):
-        head = BallDPRidgePrototype(4.0, radius=0.5, classes=declared).fit(X, labels[y])
-        again = verify(save(head, tmp_path / str(i)), private=(X, labels[y]))
-        assert not again.failed, str(again)
-    reference = RadiusPolicy(0.5), {"X_public": X, "y_public": y}
-    edits = RadiusPolicy(0.9, source="edits"), {"X_public": X[:50], "y_public": X[50:100]}
-    for policy, public in (reference, edits):
-        frozen = FrozenEstimator(clone(policy).fit(**public))
-        assert not verified(BallDPRidgePrototype(4.0, radius=frozen).fit(X, y)).failed
-
-
-def test_pipelines_and_encoders(tmp_path):
-    X, y = data()
-    head = BallDPRidgePrototype(4.0, radius=0.5, encoder="a model@revision 3").fit(X, y)
-    assert lines(verified(head))["encoder"] == "STATED"
-    # Any file is weights that nobody runs.
-    encoder = SentenceEncoder(__file__)
-    pipeline = make_pipeline(encoder, clone(head).set_params(encoder=encoder.identity).fit(X, y))
-    assert lines(verified(pipeline))["encoder"] == "PASS"
-    assert lines(verified(pipeline, private=(X, y)))["rows"] == "CANNOT CHECK"
-    other = make_pipeline(SentenceEncoder(np.__file__), pipeline[-1])
-    assert "encoder" in failed(verified(other))
-    with pytest.raises(ValueError, match="has no step that embeds"):
-        verified(head, encoder="trusted/model")
-
-    # A step does not tell what it was fitted on.
     frozen = FrozenEstimator(StandardScaler().fit(X))
     for step, expected in ((frozen, "CANNOT CHECK"), (Normalizer(), "PASS"), (None, None)):
         own = make_pipeline(step, BallDPRidgePrototype(4.0, radius=0.5)).fit(3 * X, y)
@@ -469,22 +373,6 @@ def test_earlier_releases_by_their_noise(tmp_path):
     frame = pd.DataFrame(X, columns=[f"x{i}" for i in range(D)])
     first, second = (BallDPRidgePrototype(4.0, radius=0.5).fit(frame, y) for _ in range(2))
     assert not verified(second, private=(frame, y), earlier=[first]).failed
-
-
-def test_a_moment_lies_where_the_sums_put_it():
-    """Arrays by name lead back to the flat answer, to the last bit of what the digest covers."""
-    rng = np.random.default_rng(0)
-    for params in ({"share": 0.5}, {"share": 0.5, "protect_labels": True, "classes": range(K)}):
-        head = fresh("statistics", **params)
-        problem, bound = head.release_.problem, head.release_.bound
-        assert isinstance(bound, Sums)
-        for _ in range(5):
-            size = bound.shape(problem)[0]
-            values = rng.standard_normal(size) * 10.0 ** rng.integers(-200, 200, size)
-            again = Published.of(changed(head, values=values)).head()
-            for name, array in head.released_parameters().items():
-                np.testing.assert_array_equal(again.released_parameters()[name], array)
-            np.testing.assert_allclose(again.released_.values, values, rtol=1e-15)
 
 
 def test_private_rows_of_any_form(tmp_path):
