@@ -12,7 +12,7 @@ from sklearn.pipeline import Pipeline
 
 from ..audit.noise_tests import weight_checks
 from ..encoder_name import same_encoder
-from ..heads import Released
+from ..heads import Released, Settings
 from ..heads.inspection import records_of
 from ..mechanisms import (
     MeanGradient,
@@ -121,9 +121,11 @@ def _publishers_checks(model: Published) -> Iterator[Check]:
     """What a publisher chose freely: it moves predictions or can be read, and proves nothing."""
     notes = {}
     lengths = [len(t) for t in model.labels if isinstance(t, str)]
-    for name in ("class_weight", "priors"):
-        given = model.settings.get(name)
-        if not (given is None or isinstance(given, str)):
+    defaults, words = vars(Settings()), set()
+    for name, given in model.settings.items():
+        if given != defaults[name]:
+            # A word follows from public counts; numbers may be anything.
+            words |= {name} if isinstance(given, str) else set()
             notes[name] = (
                 f"{name}={given!r} moves its predictions; only the publisher knows whether it "
                 "follows from private rows: ask"
@@ -153,7 +155,7 @@ def _publishers_checks(model: Published) -> Iterator[Check]:
         shown = f"labels of up to {max(lengths)} characters are part of the model; read them"
         notes["texts of labels"] = shown
     for name, shown in notes.items():
-        usual = name in _USUAL
+        usual = name in _USUAL or name in words
         yield Check(name, STATED if usual else CANNOT_CHECK, shown, "nothing proves them")
     # Numbers that a step holds may be of private rows.
     named = enumerate(model.named_steps.items(), 1)
@@ -225,6 +227,10 @@ def _replay(released: Released) -> None:
             raise _Refused(fault, False)
         if type(query) not in answered(mechanism):
             raise _Refused(f"query {place} is none that the mechanism vouches for", False)
+        noise = np.broadcast_to(query.scales(problem), shape)
+        least = chi2.ppf(_LEVEL / len(released.answers), np.count_nonzero(noise))
+        if bound.has_transcript and ((value / noise)[noise > 0.0] ** 2).sum() < least:
+            raise _Refused(f"answer {place} is smaller than the noise that it should carry", False)
         if bound.has_transcript and isinstance(query, MeanGradient) and query.whitening:
             # What is promised at other radii holds for rows that keep this part of their norm.
             unlike = query.whitening.fault(problem.norm_bound, bound.least_reach)
