@@ -7,10 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..heads.plan import AT_RISK, LOST, risks
-from ..publish.card import NOTHING_HIDDEN, down, in_short
+from ..publish.card import NOTHING_HIDDEN, in_short
 from ..publish.columns import HiddenColumns
-from ..publish.words import up
-from ..showing import one_line
+from ..showing import down, one_line, up
 from .job import Job
 from .public import foretold
 from .records import Records

@@ -25,7 +25,7 @@ def fault_of(e: Examples, stated: int) -> str | None:
     for weights in (e.coef, e.intercept):
         if (np.abs(weights.sum(axis=0)) > _ROUNDING * np.abs(weights).sum(axis=0)).any():
             return "a model of public examples whose scores do not add up to zero"
-    if not 0.0 <= e.told[0] or not 0.0 <= e.told[1] <= 1.0 - 1.0 / len(e.counts) + _ROUNDING:
+    if e.told.min() < 0.0 or e.told[1] > 1.0 - 1.0 / len(e.counts) + _ROUNDING:
         return "public examples that tell a variance or curvature that no scores have"
     if e.freedom == 0:
         # One record of a class is its mean, and nothing tells how far others are from it.

@@ -41,9 +41,6 @@ from .files import (
     arrays_text,
     difference,
     json_text,
-    located,
-    read_arrays,
-    read_json,
 )
 from .steps import KINDS, Step, encoder_for, fault_of, made, setting_as_json, step_of
 
@@ -191,7 +188,8 @@ class Published:
     @cached_property
     def examples(self) -> Examples | None:
         """Sums of public examples."""
-        named = {n.removeprefix(EXAMPLES): a for n, a in self.arrays.items() if n.startswith(EXAMPLES)}
+        held = self.arrays.items()
+        named = {n.removeprefix(EXAMPLES): a for n, a in held if n.startswith(EXAMPLES)}
         return Examples(**named) if named else None
 
     @cached_property
@@ -444,14 +442,13 @@ class Published:
 
         Whether it is the model of its record is not checked.
         """
-        folder = located(path)
         try:
-            source, arrays = Folder.of(folder), read_arrays(folder / MODEL)
-            record, config = read_json(folder / RECORD), read_json(folder / CONFIG)
+            source = Folder.of(path)
         except OSError as error:
             raise ValueError(
                 f"{error.filename!r} cannot be read ({error.strerror}); allow it."
             ) from None
+        arrays, record, config = dict(source.arrays), source.record, source.config
         for name, held, known in ((CONFIG, config, FORMAT), (RECORD, record, RECORD_FORMAT)):
             if held.get("format") != known:
                 shown = one_line(repr(held.get("format")), 40)

@@ -41,18 +41,18 @@ def test_sums_of_any_examples_pass(of, domain):
 @pytest.mark.kills(FILE, "(lengths > 1.0 + _ROUNDING).any()", "False")
 @pytest.mark.kills(FILE, "array[e.counts == 0.0].any()", "False")
 @pytest.mark.kills(FILE, "for weights in (e.coef, e.intercept):", "for weights in ():")
-@pytest.mark.kills(FILE, "not 0.0 <= e.told[0] or", "")
+@pytest.mark.kills(FILE, "e.told.min() < 0.0 or", "")
 @pytest.mark.kills(FILE, "1.0 - 1.0 / len(e.counts)", "1.0")
 @pytest.mark.kills(FILE, "None if alone and same", "None if same")
 @pytest.mark.kills(FILE, "None if alone and same", "None if alone")
 @pytest.mark.kills(FILE, "if trace * e.freedom > room", "if 0.0 * trace > room")
 @pytest.mark.kills(FILE, "e.spread * (1.0 + 1e-6)", "np.inf")
-@pytest.mark.kills(FILE, "np.allclose(e.within, e.within.T,", "np.allclose(e.within, e.within,")
+@pytest.mark.kills(FILE, "e.within.T, _ROUNDING,", "e.within, _ROUNDING,")
 @pytest.mark.parametrize(
     ("of", "change", "named"),
     [
         ({}, lambda e: {"counts": e.counts + 1.0}, "other public examples"),
-        ({}, lambda e: {"counts": e.counts + [0.5, -0.5, 0.0]}, "other public examples"),
+        ({}, lambda e: {"counts": e.counts + np.array([0.5, -0.5, 0.0])}, "other public examples"),
         ({}, lambda e: {"means": e.means * 1.5}, "outside of the domain"),
         ({"k": 4, "classes": 3}, lambda e: {"means": e.means + 0.01}, "without public examples"),
         ({}, lambda e: {"coef": e.coef + 1.0}, "do not add up to zero"),
@@ -63,7 +63,7 @@ def test_sums_of_any_examples_pass(of, domain):
         ({"n": 3}, lambda e: {"told": e.told * 0.5}, "a spread of single"),
         ({}, lambda e: {"within": e.within * 9.0}, "spread further"),
         ({}, lambda e: {"within": -e.within}, "that no rows have"),
-        ({}, lambda e: {"within": np.triu(e.within)}, "that no rows have"),
+        ({}, lambda e: {"within": np.tril(e.within)}, "that no rows have"),
         ({}, lambda e: {"cross": e.cross * 9.0}, "that no rows have"),
         ({}, lambda e: {"spread": e.spread * 0.0}, "that no rows have"),
         ({"n": 12, "scale": 0.0}, lambda e: {"cross": e.cross + 1.0}, "that no rows have"),

@@ -324,9 +324,9 @@ def test_answers_are_no_smaller_than_the_noise_that_is_stated(tmp_path):
 def test_settings_that_move_predictions_are_told(honest, tmp_path):
     """Neither record nor card has them: whoever kept the folder may have changed them."""
     model = Published.read(honest / "descent")
-    for given, verdict in (("balanced", "STATED"), ([1.0, 9.0, 1.0], "CANNOT CHECK")):
-        folder = written(setting(class_weight=given)(model), tmp_path / "forged")
-        assert any(f"class_weight={given!r}" in line for line in said(run(folder)[1], verdict))
+    for weights, verdict in (("balanced", "STATED"), ([1.0, 9.0, 1.0], "CANNOT CHECK")):
+        folder = written(setting(class_weight=weights)(model), tmp_path / "forged")
+        assert any(f"class_weight={weights!r}" in line for line in said(run(folder)[1], verdict))
 
 
 @pytest.mark.parametrize("name", ["x\nPASS  noise", "a\x1b[2J", "<script>|`*_"])
