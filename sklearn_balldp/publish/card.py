@@ -223,7 +223,8 @@ def _words(
     person, protected = release.unit == "person", release.labels == "protected"
     anywhere, seeded = _at_any_distance(release, table), release.private is False
     once, twice = (release.guarantee(records=n) for n in (1, 2))
-    radius, two = down(release.radius), up(twice.epsilon)
+    radius, two, mu = down(release.radius), up(twice.epsilon), up(once.mu)
+    advantage = percent(once.advantage)
     hidden = "Hidden: whether a record was swapped for another: "
     if person:
         hidden = "Hidden: whether the records of one person were swapped for others, each for "
@@ -260,8 +261,8 @@ def _words(
         candidates += "two rows can be)"
     return {
         "hidden": hidden,
-        "advantage": percent(once.advantage),
-        "mu": up(once.mu),
+        "advantage": advantage,
+        "mu": mu,
         "others": "the records of everybody else" if person else "all other records",
         "uncovered": uncovered,
         "trained": trained,
