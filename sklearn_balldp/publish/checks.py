@@ -10,7 +10,7 @@ from scipy.linalg import helmert
 from scipy.stats import chi2
 
 from ..encoder_name import same_encoder
-from ..heads import HEADS, Released, Settings
+from ..heads import Released, Settings
 from ..mechanisms import (
     MeanGradient,
     Minimiser,
@@ -82,7 +82,7 @@ def _parameters_checks(model: Published) -> Iterator[Check]:
     yield Check("parameters", PASS if same else FAIL, shown, "the record's digest")
     shown = f"{record.head}, {record.n_features} features, {record.n_classes} classes"
     yield Check("model", PASS, shown, "shape, labels and counts")
-    follows = isinstance(record.bound, Sums) and hasattr(HEADS[record.head], "predict_proba")
+    follows = isinstance(record.bound, Sums) and model.has_probabilities
     if follows and record.rule != TUNING:
         shown = f"{_other_rule(record)}, and may predict otherwise than here"
         basis = "weights follow from the released sums by the rule that the record names"

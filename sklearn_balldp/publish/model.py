@@ -185,6 +185,11 @@ class Published:
         """Whether it holds public vectors of the classes."""
         return _VECTORS in self.arrays
 
+    @property
+    def has_probabilities(self) -> bool:
+        """Whether its scores are probabilities, which follow from sums by a tuned rule."""
+        return hasattr(self.head(), "predict_proba")
+
     @cached_property
     def examples(self) -> Examples | None:
         """Sums of public examples."""
