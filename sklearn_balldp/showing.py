@@ -1,5 +1,6 @@
 """Text of a stranger, and numbers that are bounds, as they may be shown."""
 
+import math
 import re
 import unicodedata
 from collections.abc import Sequence
@@ -41,6 +42,16 @@ def rounded(value: float, digits: int, way: str) -> str:
     # What comes behind the fourteenth digit is of the computation: 8.000000000000005 is 8.
     shortened = Context(prec=digits, rounding=way).create_decimal(f"{float(value):.14g}")
     return f"{float(shortened):.{digits}g}"
+
+
+def up(value: float) -> str:
+    """An upper bound in four digits, never below it."""
+    return rounded(value, 4, UP) if math.isfinite(value) else "none"
+
+
+def down(value: float) -> str:
+    """A distance in three digits, rounded down: what a larger one hides it hides too."""
+    return rounded(value, 3, DOWN)
 
 
 def percent(share: float, way: str = UP, places: int | None = None) -> str:

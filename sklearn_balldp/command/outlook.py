@@ -8,10 +8,9 @@ from sklearn.base import clone
 
 from ..heads.plan import AT_RISK, LOST, risks
 from ..progress import shown
-from ..publish.card import NOTHING_HIDDEN, down, in_short
+from ..publish.card import NOTHING_HIDDEN, in_short
 from ..publish.columns import HiddenColumns
-from ..publish.words import up
-from ..showing import one_line
+from ..showing import down, one_line, up
 from .job import Job
 from .records import Records
 

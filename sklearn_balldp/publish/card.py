@@ -14,14 +14,13 @@ from ..heads.inspection import matches
 from ..pipelines import parts_of
 from ..privacy.noise import EXACT_SAMPLER, SEEDED_SAMPLER
 from ..privacy.release import Release
-from ..showing import DOWN, one_line, percent, rounded
+from ..showing import DOWN, down, one_line, percent, rounded, up
 from .columns import Change, HiddenColumns
 from .steps import Step, step_of
 from .words import (
     assumptions,
     hidden_edits,
     started_from,
-    up,
     vouched_for,
     weights_in_words,
 )
@@ -56,11 +55,6 @@ class Card(str):
 def marked(text: object) -> str:
     """A stranger's text as one line of Markdown that shows it as it is."""
     return _MARKS.sub(r"\\\g<0>", one_line(text, 1000))
-
-
-def down(value: float) -> str:
-    """A distance in three digits, rounded down: what a larger one hides it hides too."""
-    return rounded(value, 3, DOWN)
 
 
 def card(model: Any, audit: Any = None, change: Any = None) -> Card:
@@ -136,7 +130,7 @@ def card_text(
     fault = None if table is None else table.fault
     if fault is not None:
         raise ValueError(f"change={change!r}: {fault}; leave it out, or name what it hides.")
-    w, guarantee = _words(release, steps, table, marked), release.guarantee()
+    w = _words(release, steps, table, marked)
     moved = f"steps before the head: {beyond_rows}, so that one record may have moved all rows"
     beyond = [moved] if beyond_rows else []
     short = "\n- ".join(in_short(release, table, marked, beyond))
@@ -152,7 +146,7 @@ def card_text(
 This model was trained on {w["trained"]}. The promise limits what anyone can learn about \
 {w["one"]}. Suppose {w["change"]}. {_before(release, steps, table)}\
 {w["tells"]} which of the two was used, even with {w["others"]}, the method and its settings at \
-hand. The advantage over guessing is at most {percent(guarantee.advantage)} (0 % is guessing, \
+hand. The advantage over guessing is at most {w["advantage"]} (0 % is guessing, \
 100 % is certainty).{w["condition"]}
 {_columns(table)}
 ## What is not covered
@@ -186,7 +180,7 @@ version is named when it was the other.
 ## Other releases from the same records
 
 Each further model from the same records weakens the promise. mu measures the loss: this model \
-has mu = {up(guarantee.mu)} at {w["distance"]}. To add up several models, take the mu of \
+has mu = {w["mu"]} at {w["distance"]}. To add up several models, take the mu of \
 each at one and the same distance: the last column of their tables has it. Together they have \
 mu = sqrt(mu1^2 + mu2^2 + ...) at that distance, and hide what each of them hides. This holds if \
 the mu of each was fixed before the first model was seen. Choosing the best of several models by \
@@ -228,7 +222,9 @@ def _words(
     """What depends on whom a release hides, and which changes."""
     person, protected = release.unit == "person", release.labels == "protected"
     anywhere, seeded = _at_any_distance(release, table), release.private is False
-    radius, two = down(release.radius), up(release.guarantee(records=2).epsilon)
+    once, twice = (release.guarantee(records=n) for n in (1, 2))
+    radius, two, mu = down(release.radius), up(twice.epsilon), up(once.mu)
+    advantage = percent(once.advantage)
     hidden = "Hidden: whether a record was swapped for another: "
     if person:
         hidden = "Hidden: whether the records of one person were swapped for others, each for "
@@ -245,7 +241,7 @@ def _words(
     if release.private == "conditional":
         hidden += " This holds if the radius, which was read off the records, may be public."
         condition = " This holds on one condition: the radius, read off the records, may be public."
-    if release.guarantee().advantage > NOTHING_HIDDEN:
+    if once.advantage > NOTHING_HIDDEN:
         hidden = "Next to nothing is hidden: the noise is too small."
     trained = f"{release.n_samples} private records"
     uncovered = "" if protected else "labels and class counts; "
@@ -265,6 +261,8 @@ def _words(
         candidates += "two rows can be)"
     return {
         "hidden": hidden,
+        "advantage": advantage,
+        "mu": mu,
         "others": "the records of everybody else" if person else "all other records",
         "uncovered": uncovered,
         "trained": trained,
@@ -272,7 +270,7 @@ def _words(
         "change": f"{'each record of one person' if person else 'a record'} is replaced by "
         f"{_other(release, table, f'within {radius} ({_distance(release, steps)})')}",
         "tells": f"{'Without the seed, whoever' if seeded else 'Whoever'} sees the model "
-        f"{_tells(release.guarantee().advantage)}",
+        f"{_tells(once.advantage)}",
         "seedless": " without the seed" if seeded else "",
         "condition": condition,
         "further": "" if anywhere else further,

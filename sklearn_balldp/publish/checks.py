@@ -1,19 +1,16 @@
-"""Checks of a published model: those that whoever receives it can run, and those of its owner."""
+"""Checks of a published model that whoever receives it can run."""
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import helmert
 from scipy.stats import chi2
-from sklearn.pipeline import Pipeline
 
-from ..audit.noise_tests import weight_checks
 from ..encoder_name import same_encoder
-from ..heads import Released
-from ..heads.inspection import records_of
+from ..heads import Released, Settings
 from ..mechanisms import (
     MeanGradient,
     Minimiser,
@@ -28,14 +25,13 @@ from ..mechanisms.settings import TUNING
 from ..privacy.noise import EXACT_SAMPLER
 from ..privacy.origins import Declared, Edits, Number, Reference
 from ..privacy.release import Release
-from ..showing import one_line, percent
+from ..showing import percent, up
 from ..verdicts import CANNOT_CHECK, FAIL, FALSE_ALARM, PASS, STATED, WEAK, Check
 from .card import NOTHING_HIDDEN, SAMPLERS, reach_of
 from .columns import HiddenColumns
 from .folder import folder_checks
 from .model import Published
-from .steps import NamedEncoder
-from .words import hidden_edits, unit_in_words, up, vouched_for
+from .words import hidden_edits, unit_in_words, vouched_for
 
 Array = NDArray[np.float64]
 
@@ -86,7 +82,7 @@ def _parameters_checks(model: Published) -> Iterator[Check]:
     yield Check("parameters", PASS if same else FAIL, shown, "the record's digest")
     shown = f"{record.head}, {record.n_features} features, {record.n_classes} classes"
     yield Check("model", PASS, shown, "shape, labels and counts")
-    follows = isinstance(record.bound, Sums) and hasattr(model.head(), "predict_proba")
+    follows = isinstance(record.bound, Sums) and model.has_probabilities
     if follows and record.rule != TUNING:
         shown = f"{_other_rule(record)}, and may predict otherwise than here"
         basis = "weights follow from the released sums by the rule that the record names"
@@ -121,9 +117,11 @@ def _publishers_checks(model: Published) -> Iterator[Check]:
     """What a publisher chose freely: it moves predictions or can be read, and proves nothing."""
     notes = {}
     lengths = [len(t) for t in model.labels if isinstance(t, str)]
-    for name in ("class_weight", "priors"):
-        given = model.settings.get(name)
-        if not (given is None or isinstance(given, str)):
+    defaults, words = vars(Settings()), set()
+    for name, given in model.settings.items():
+        if given != defaults[name]:
+            # A word follows from public counts; numbers may be anything.
+            words |= {name} if isinstance(given, str) else set()
             notes[name] = (
                 f"{name}={given!r} moves its predictions; only the publisher knows whether it "
                 "follows from private rows: ask"
@@ -153,7 +151,7 @@ def _publishers_checks(model: Published) -> Iterator[Check]:
         shown = f"labels of up to {max(lengths)} characters are part of the model; read them"
         notes["texts of labels"] = shown
     for name, shown in notes.items():
-        usual = name in _USUAL
+        usual = name in _USUAL or name in words
         yield Check(name, STATED if usual else CANNOT_CHECK, shown, "nothing proves them")
     # Numbers that a step holds may be of private rows.
     named = enumerate(model.named_steps.items(), 1)
@@ -225,6 +223,10 @@ def _replay(released: Released) -> None:
             raise _Refused(fault, False)
         if type(query) not in answered(mechanism):
             raise _Refused(f"query {place} is none that the mechanism vouches for", False)
+        noise = np.broadcast_to(query.scales(problem), shape)
+        least = chi2.ppf(_LEVEL / len(released.answers), np.count_nonzero(noise))
+        if bound.has_transcript and ((value / noise)[noise > 0.0] ** 2).sum() < least:
+            raise _Refused(f"answer {place} is smaller than the noise that it should carry", False)
         if bound.has_transcript and isinstance(query, MeanGradient) and query.whitening:
             # What is promised at other radii holds for rows that keep this part of their norm.
             unlike = query.whitening.fault(problem.norm_bound, bound.least_reach)
@@ -339,7 +341,7 @@ def _promise_checks(record: Release, reach: float) -> Iterator[Check]:
     """What the record promises, and whether it hides next to nothing; ``reach`` bounds
     how far apart rows are.
     """
-    guarantee, anywhere = record.guarantee(), record.guarantee(reach)
+    guarantee, anywhere = (record.guarantee(radius) for radius in (None, reach))
     shown = f"epsilon={up(anywhere.epsilon)}, delta={record.delta:g} at any distance"
     if record.radius < reach:
         near = f"epsilon={up(guarantee.epsilon)}, delta={record.delta:g} within {record.radius:g} "
@@ -369,8 +371,7 @@ def _statement_checks(record: Release, hidden: HiddenColumns | None) -> Iterator
         why = "whose a record is, and what it weighs, only the publisher knows: ask"
         yield Check("unit", STATED, shown, why)
     if record.accepted:
-        shown, basis = one_line(vouched_for(record)), "nobody else has checked them"
-        yield Check("proofs", STATED, shown, basis)
+        yield Check("proofs", STATED, vouched_for(record), "nobody else has checked them")
     shown = _RADII[type(record.radius_from)].format(edits=hidden_edits(record))
     if hidden is not None and hidden.change is not None:
         shown = f"it hides {hidden}; only the publisher knows whether that was declared before the "
@@ -386,64 +387,3 @@ def _statement_checks(record: Release, hidden: HiddenColumns | None) -> Iterator
         basis = "what the record states; only the publisher knows whether it is so, and whether a "
         basis += "copy of the noise was kept"
     yield Check("sampler", verdict, SAMPLERS[record.sampler], basis)
-
-
-# -- for the owner of the records -----------------------------------------------------------------
-
-
-def private_checks(
-    pipeline: Any, private: dict[str, Any], earlier: Iterable[Published]
-) -> Iterator[Check]:
-    """The noise itself, for the owner of the rows."""
-    steps = pipeline.steps[:-1] if isinstance(pipeline, Pipeline) else []
-    head = pipeline[-1] if steps else pipeline
-    released, X, groups = head.released_, private["X"], private.get("groups")
-
-    def of_rows(verdict: str, shown: str, basis: str) -> Check:
-        return Check("rows", verdict, shown, basis, True)
-
-    for name, step in steps:
-        basis = "the model's own steps"
-        if isinstance(step, NamedEncoder):
-            shown = f"{step.identity} made them: pass the weights that you trust (encoder=)"
-            yield of_rows(CANNOT_CHECK, shown, basis)
-            return
-        try:
-            X = step.transform(X)
-        except Exception as error:
-            # Its message may quote a record.
-            kind = type(error).__name__
-            yield of_rows(FAIL, f"the step {name} cannot transform them ({kind})", basis)
-            return
-    persons = released.release.unit == "person"
-    if persons != (groups is not None):
-        shown = "owners of the records were passed (groups), and the model was fitted without: the "
-        shown += "record hides single records. Leave them out to test the noise"
-        if persons:
-            shown = "the model was fitted with owners of the records: pass them (groups=)"
-        yield of_rows(CANNOT_CHECK, shown, "all that the fit was given")
-        return
-    try:
-        with np.errstate(all="ignore"):
-            records = records_of(head, X, np.asarray(private["y"]), groups)
-    except (AttributeError, TypeError, ValueError) as error:
-        yield of_rows(FAIL, str(error), "the record's counts")
-        return
-    basis = "only the noise tests can tell whether these are the rows of the fit"
-    yield of_rows(PASS, f"{len(records)} records, with the record's counts", basis)
-    sound, odd = list[Released](), list[str]()
-    for other in earlier:
-        try:
-            faults = other.faults()
-        except ValueError:
-            faults = ["a record that contradicts itself"]
-        if faults:
-            odd.append(f"it has {'; '.join(faults)}")
-        else:
-            sound.append(other.released)
-    try:
-        yield from weight_checks(released, records, sound)
-    except ValueError as error:
-        yield Check("noise in the numbers", CANNOT_CHECK, str(error), "a model as it was", True)
-    for why in odd:
-        yield Check("earlier release", CANNOT_CHECK, why, "models as they were", True)

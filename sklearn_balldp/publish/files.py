@@ -52,10 +52,15 @@ class Folder:
     names: frozenset[str]
     #: Further files, and those of folders in it, by their place.
     further: tuple[str, ...]
+    #: What the files of data hold.
+    arrays: dict[str, NDArray[Any]]
+    record: dict[str, Any]
+    config: dict[str, Any]
 
     @classmethod
-    def of(cls, folder: Path) -> "Folder":
-        """Look around in a folder; a ValueError if a file of data is a link that leads out."""
+    def of(cls, path: str | Path) -> "Folder":
+        """Read a folder, or one of the hub; a ValueError if a file of data cannot be read."""
+        folder = located(path)
         # The hub's cache keeps files under "blobs", and links to them under "snapshots/REVISION".
         root = Path(os.path.realpath(folder))
         if root.parent.name == "snapshots" and root.parents[1].name.startswith("models--"):
@@ -73,6 +78,8 @@ class Folder:
             None if leads_out(folder / CARD) else text_of(folder / CARD),
             frozenset(path.name for path in folder.iterdir()),
             tuple(islice(_further(folder, leads_out), _MAX_FURTHER)),
+            read_arrays(folder / MODEL),
+            *(read_json(folder / name) for name in (RECORD, CONFIG)),
         )
 
 

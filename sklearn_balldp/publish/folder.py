@@ -73,7 +73,7 @@ def folder_checks(model: Published, same: bool) -> Iterator[Check]:
             "further files", WEAK, f"{listed(data, _MAX_NAMED)}: no part of the model", basis
         )
     if usual or README in source.names:
-        names = listed([*usual, *({README} & source.names)], _MAX_NAMED)
+        names = ", ".join([*usual, *({README} & source.names)])
         shown = f"{names}: the publisher's own, or left by tools; not read"
         basis = f"four files are the model, and {CARD} is what was checked"
         yield Check("own texts", STATED, shown, basis)

@@ -31,6 +31,7 @@ from ..privacy.release import Release
 from ..privacy.serialisation import FORMAT as RECORD_FORMAT
 from ..showing import one_line
 from .columns import HiddenColumns
+from .examples import fault_of as fault_of_examples
 from .files import (
     CONFIG,
     MODEL,
@@ -40,9 +41,6 @@ from .files import (
     arrays_text,
     difference,
     json_text,
-    located,
-    read_arrays,
-    read_json,
 )
 from .steps import KINDS, Step, encoder_for, fault_of, made, setting_as_json, step_of
 
@@ -187,6 +185,18 @@ class Published:
         """Whether it holds public vectors of the classes."""
         return _VECTORS in self.arrays
 
+    @property
+    def has_probabilities(self) -> bool:
+        """Whether its scores are probabilities, which follow from sums by a tuned rule."""
+        return hasattr(self.head(), "predict_proba")
+
+    @cached_property
+    def examples(self) -> Examples | None:
+        """Sums of public examples."""
+        held = self.arrays.items()
+        named = {n.removeprefix(EXAMPLES): a for n, a in held if n.startswith(EXAMPLES)}
+        return Examples(**named) if named else None
+
     @cached_property
     def released(self) -> Released:
         """Record, values and settings of the rule."""
@@ -205,9 +215,8 @@ class Published:
         if not bound.has_transcript:
             # One noisy answer, which the values are; of softmax parameters its centred part.
             answers = (values,)
-        of_examples = {n.removeprefix(EXAMPLES): a[n] for n in a if n.startswith(EXAMPLES)}
-        examples = Examples(**of_examples) if of_examples else None
-        settings = Settings(**self.rule, class_embeddings=a.get(_VECTORS), examples=examples)
+        vectors = a.get(_VECTORS)
+        settings = Settings(**self.rule, class_embeddings=vectors, examples=self.examples)
         mechanism = MECHANISMS[record.mechanism]()
         return Released(record, self.labels, values, mechanism, answers, settings)
 
@@ -262,6 +271,9 @@ class Published:
         try:
             faults = self._label_faults() or [*self._step_faults()]
             faults += self._head_faults()
+            if not faults and self.examples is not None:
+                fault = fault_of_examples(self.examples, self.record.examples)
+                faults = [] if fault is None else [fault]
             if not faults:
                 with np.errstate(all="ignore"):
                     coef, intercept = rule_of(self.head())
@@ -303,9 +315,6 @@ class Published:
                     yield "sums of a class without records"
         for name in sorted(arrays.keys() - wanted.keys() - allowed.keys()):
             yield f"an array {one_line(name, 60)}"
-        counts = arrays.get(f"{EXAMPLES}counts", np.zeros(0))
-        if not ((counts >= 0.0) & (counts % 1.0 == 0.0)).all() or counts.sum() != record.examples:
-            yield "sums of other public examples than the record states"
         moment = arrays.get("second_moment")
         if moment is not None and not np.array_equal(moment, moment.T):
             yield "a second moment that is not symmetric"
@@ -438,14 +447,13 @@ class Published:
 
         Whether it is the model of its record is not checked.
         """
-        folder = located(path)
         try:
-            source, arrays = Folder.of(folder), read_arrays(folder / MODEL)
-            record, config = read_json(folder / RECORD), read_json(folder / CONFIG)
+            source = Folder.of(path)
         except OSError as error:
             raise ValueError(
                 f"{error.filename!r} cannot be read ({error.strerror}); allow it."
             ) from None
+        arrays, record, config = dict(source.arrays), source.record, source.config
         for name, held, known in ((CONFIG, config, FORMAT), (RECORD, record, RECORD_FORMAT)):
             if held.get("format") != known:
                 shown = one_line(repr(held.get("format")), 40)

@@ -11,9 +11,10 @@ from ..audit.noise_tests import epsilon_after_redraws
 from ..privacy.release import Release
 from ..showing import one_line
 from ..verdicts import CANNOT_CHECK, FAIL, FALSE_ALARM, STATED, WEAK, Check
-from .checks import private_checks, public_checks
+from .checks import public_checks
 from .files import Differs, load_rows
 from .model import Published
+from .private import private_checks
 from .steps import encoder_for
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from ..privacy.bounds import Blocks
 from ..privacy.origins import Declared, Edits, Number, Reference
 from ..privacy.release import Release
-from ..showing import DOWN, UP, one_line, rounded
+from ..showing import DOWN, UP, one_line, rounded, up
 
 _OF_RADIUS: dict[type, tuple[str, ...]] = {
     Number: (),
@@ -23,11 +23,6 @@ _PRIVATE = {
     False: "NO: the noise was drawn from a seed",
     "conditional": "if the radius, a quantile of private rows, is public",
 }
-
-
-def up(value: float) -> str:
-    """An upper bound in four digits, never below it."""
-    return rounded(value, 4, UP) if math.isfinite(value) else "none"
 
 
 def unit_in_words(release: Release) -> str:

@@ -32,9 +32,9 @@ from sklearn_balldp import (
     compose_releases,
     publish,
 )
-from sklearn_balldp.publish.card import CANDIDATES, FALSE_POSITIVE_RATES, down, up
+from sklearn_balldp.publish.card import CANDIDATES, FALSE_POSITIVE_RATES
 from sklearn_balldp.publish.steps import step_of
-from sklearn_balldp.showing import DOWN, percent
+from sklearn_balldp.showing import DOWN, down, percent, up
 
 N = 240
 

@@ -260,6 +260,7 @@ X, Y = data()
         ("descent", arrays(**{"transcript.start": None}), "transcript"),
         ("minimiser", arrays(intercept_=None), "intercept_ that is no array"),
         ("examples", arrays(**{"examples.means": None}), "examples.means that is no array"),
+        ("examples", arrays(**{"examples.spread": np.zeros(K)}), "covariances of public examples"),
         ("prototypes", arrays(**{"examples.counts": np.ones(K)}), "an array examples.counts"),
         ("pipeline", step_with(rows=X), "step 1 (affine)"),
         ("pipeline", step_with(shift=X), "step 1 (affine)"),
@@ -306,6 +307,28 @@ def test_what_a_folder_carries_is_named(honest, tmp_path, kind, forge, named):
     if named != "transcript":  # which predicts nothing
         with pytest.raises(ValueError, match="model="):
             load(folder)
+
+
+@pytest.mark.kills("publish/checks.py", "[noise > 0.0] ** 2).sum() < least", "[:0] ** 2).sum() < 0")
+def test_answers_are_no_smaller_than_the_noise_that_is_stated(tmp_path):
+    """More noise promises more, and is seen by anybody, whatever else follows from it."""
+    steps = GradientPerturbation(n_steps=4, keep_transcript=True)
+    head = BallDPLogisticRegression(30.0, radius=0.2, mechanism=steps).fit(X, Y)
+    model = Published.read(save(head, tmp_path / "honest", transcript=True))
+    record = json.loads(json.dumps(model.as_json))
+    record["bound"]["sigma"] *= 20.0
+    lying = written(replace(model, as_json=resealed(record)), tmp_path / "forged")
+    assert "smaller than the noise" in "".join(said(run(lying)[1], "FAIL"))
+
+
+@pytest.mark.kills("publish/checks.py", "if given != defaults[name]:", "if False:")
+@pytest.mark.kills("publish/checks.py", "name in _USUAL or name in words", "name in _USUAL")
+def test_settings_that_move_predictions_are_told(honest, tmp_path):
+    """Neither record nor card has them: whoever kept the folder may have changed them."""
+    model = Published.read(honest / "descent")
+    for weights, verdict in (("balanced", "STATED"), ([1.0, 9.0, 1.0], "CANNOT CHECK")):
+        folder = written(setting(class_weight=weights)(model), tmp_path / "forged")
+        assert any(f"class_weight={weights!r}" in line for line in said(run(folder)[1], verdict))
 
 
 @pytest.mark.parametrize("name", ["x\nPASS  noise", "a\x1b[2J", "<script>|`*_"])

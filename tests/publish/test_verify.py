@@ -262,7 +262,7 @@ def test_settings_that_the_record_follows(name, params, tmp_path):
         assert not verdict.failed, str(verdict)
         assert "No check can certify" in str(verdict)
         for rule in ("priors", "class_weight"):
-            assert (rule in lines(verdict)) == isinstance(params.get(rule), list | dict)
+            assert (rule in lines(verdict)) == (params.get(rule) is not None)
         assert ("class_embeddings" in lines(verdict)) == ("class_embeddings" in params)
     assert verified(head).release == head.release_
     assert lines(verified(head))["noise in the numbers"] == "STATED"
