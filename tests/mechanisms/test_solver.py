@@ -75,7 +75,7 @@ def fails(error):
         {"newton_krylov": fails(solver.NoConvergence)},
         {"newton_krylov": fails(ValueError("zero vector"))},
     ],
-    ids=str,
+    ids=["all", "no Newton", "no convergence", "zero vector"],
 )
 @pytest.mark.parametrize(("loss", "n_classes"), [("softmax", 3), ("squared_hinge", 2)])
 def test_each_fallback_converges_alone(monkeypatch, loss, n_classes, broken):
