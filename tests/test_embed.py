@@ -349,6 +349,7 @@ def named(balldp):
 @pytest.mark.kills(
     "command/names.py", 'options.labels == "protected" and not records', "False and not records"
 )
+@pytest.mark.kills("command/train.py", "or job.named or", "or")
 def test_names_of_classes_are_embedded_with_the_texts(named, balldp, capsys):
     """By the encoder of the texts, in the order of the classes; of protected labels only declared
     ones, as others tell which classes occur."""
@@ -372,6 +373,10 @@ def test_names_of_classes_are_embedded_with_the_texts(named, balldp, capsys):
     assert np.array_equal(named(texts + protected), vectors[:2])
     # Prototypes have no use for them.
     balldp(f"{texts} --head prototypes --out m")
+    # They tell the classes where the records are too few for the noise.
+    little = texts.replace("epsilon 30", "epsilon 0.01")
+    assert "every class is likely lost" in balldp(f"{little} --class-texts none --out n", 2)
+    assert "the noise may drown most of the model" in balldp(f"{little} --out n")
 
 
 def test_names_that_are_no_words_are_told_and_descriptions_are_whole(named, balldp, capsys):

@@ -48,6 +48,11 @@ class Job:
     examples: dict[str, Any] = field(default_factory=dict)
 
     @property
+    def named(self) -> bool:
+        """Whether names of the classes are known to the fit."""
+        return getattr(self.head, "class_embeddings", None) is not None
+
+    @property
     def hidden(self) -> HiddenColumns | None:
         """What of declared columns is hidden; None of other records."""
         if not isinstance(self.step, TableEncoder):

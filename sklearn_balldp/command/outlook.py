@@ -38,7 +38,7 @@ def describe(job: Job) -> str:
         lines.append(f"Owners    {release.n_units:,}; all records of one are hidden together")
     if release.examples:
         lines.append(f"Examples  {release.examples:,} public ones, which the fit starts from")
-    if getattr(job.head, "class_embeddings", None) is not None:
+    if job.named:
         lines.append("Names     of the classes are public, and the fit starts from them too")
     if job.hidden is not None:
         lines += _of_columns(job, job.hidden)

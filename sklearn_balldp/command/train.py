@@ -36,8 +36,9 @@ def train(options: argparse.Namespace) -> None:
             account.check(job.plan.release, None if job.hidden is None else job.hidden.reach)
             print(f"{describe(job)}{account.state}", flush=True)
             ratios = job.plan.class_signal_to_noise
-            # Public examples tell the classes apart without the records, too.
-            if ratios and max(ratios) < LOST and not (options.anyway or job.examples):
+            # What is public tells the classes apart without the records, too.
+            told = options.anyway or job.named or job.examples
+            if ratios and max(ratios) < LOST and not told:
                 raise InputError(
                     "every class is likely lost in the noise: more records, a larger epsilon or a "
                     "smaller radius help; nothing was fitted or charged, and --anyway trains all "
