@@ -20,7 +20,6 @@ LIBRARIES = (
 MACHINE = (
     "this system does not fork",
     "this system is not POSIX",
-    "this system permits no new PID namespace",
     "this BLAS has one thread",
 )
 REASONS = {*(f"needs {name}" for name in LIBRARIES), *MACHINE}
