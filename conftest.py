@@ -1,8 +1,13 @@
-"""Why a test may be skipped. One that is skipped for any other reason has failed."""
+"""Why a test may be skipped (any other reason is a failure), and where its noise comes from."""
 
+import os
 from importlib.util import find_spec
+from zlib import crc32
 
+import numpy as np
 import pytest
+
+from sklearn_balldp.privacy import noise
 
 #: What the extra ``test`` does not bring: a test is marked with those that it ``needs``.
 LIBRARIES = (
@@ -25,6 +30,22 @@ MACHINE = (
 REASONS = {*(f"needs {name}" for name in LIBRARIES), *MACHINE}
 
 
+class Entropy:
+    """The bytes behind a release's noise: the name of the test decides them, so none is luck."""
+
+    def begin(self, name):
+        self._bytes = np.random.default_rng(crc32(name.encode())).bytes
+
+    def __call__(self, size):
+        return self._bytes(size)
+
+    def of_the_system(self):
+        self._bytes = os.urandom
+
+
+ENTROPY = Entropy()
+
+
 def pytest_addoption(parser):
     parser.addoption(
         "--all-libraries", action="store_true", help="skip no test because a library is missing"
@@ -37,6 +58,11 @@ def pytest_configure(config):
         "kills(file, text, other, attack=''): fails where that module has the other text",
     )
     config.addinivalue_line("markers", "needs(*libraries): skipped where one of them is missing")
+    ENTROPY.begin("")
+    drawn = noise.rounded_normal
+    noise.rounded_normal = lambda size, entropy=ENTROPY: drawn(size, entropy)
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=ENTROPY.of_the_system)
 
 
 def pytest_collection_modifyitems(config, items):
@@ -44,6 +70,16 @@ def pytest_collection_modifyitems(config, items):
         for name in (name for mark in item.iter_markers("needs") for name in mark.args):
             if find_spec(name) is None:
                 item.add_marker(pytest.mark.skip(reason=f"needs {name}"))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_fixture_setup(fixturedef, request):
+    ENTROPY.begin(f"{request.node.nodeid} {fixturedef.argname}")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_call(item):
+    ENTROPY.begin(item.nodeid)
 
 
 def checked(report):
