@@ -69,11 +69,12 @@ def variants():
 
 @contextmanager
 def changed(numbers):
-    """Other numbers, in the settings and in the modules that read them."""
+    """Other numbers, in the settings and in all modules that read them."""
+    found = pkgutil.walk_packages(mechanisms.__path__, f"{mechanisms.__name__}.")
+    modules = [importlib.import_module(info.name) for info in found]
     with ExitStack() as stack:
-        for info in pkgutil.iter_modules(mechanisms.__path__):
-            module = importlib.import_module(f"{mechanisms.__name__}.{info.name}")
-            for name, value in numbers.items():
+        for name, value in numbers.items():
+            for module in modules:
                 if hasattr(module, name):
                     stack.enter_context(patch.object(module, name, value))
         yield

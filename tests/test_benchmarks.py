@@ -6,6 +6,7 @@ import functools
 import importlib
 import math
 import re
+import sys
 import shutil
 import subprocess
 import warnings
@@ -588,3 +589,13 @@ def test_settings_are_changed_one_at_a_time_and_put_back(folder, monkeypatch):
         settings_study.CELLS.measure(options(folder), "digits", variant, 0.3, 0.5)
     assert seen == [(0.2, 0.2), (0.1, 0.1), (0.4, 0.4)]
     assert {name: getattr(settings, name) for name in usual} == usual
+
+
+@pytest.mark.parametrize("name", settings_study.CONSTANTS)
+def test_a_setting_is_changed_wherever_it_is_read(name):
+    usual = getattr(settings, name)
+    readers = [
+        m for n, m in sys.modules.items() if n.startswith("sklearn_balldp") and name in vars(m)
+    ]
+    with settings_study.changed({name: 2 * usual}):
+        assert {vars(module)[name] for module in readers} == {2 * usual}
