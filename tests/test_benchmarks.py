@@ -6,9 +6,9 @@ import functools
 import importlib
 import math
 import re
-import sys
 import shutil
 import subprocess
+import sys
 import warnings
 from typing import ClassVar
 
