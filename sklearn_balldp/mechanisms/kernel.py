@@ -55,7 +55,7 @@ class Records:
     X: Any = field(repr=False)
     codes: Codes = field(repr=False)
     weights: Array | None = field(default=None, repr=False)
-    _views: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
+    _last: list[Any] = field(default_factory=lambda: [None, None], init=False, repr=False)
 
     def __len__(self) -> int:
         return len(self.codes)
@@ -82,10 +82,11 @@ class Records:
 
     def view(self, key: Any, make: Callable[[], Any]) -> Any:
         """What was computed under ``key`` last time, or ``make()``; another key forgets it."""
-        view = self._views.get(key)
-        if view is None:
-            self._views.clear()
-            view = self._views[key] = make()
+        last, view = self._last
+        if last != key:
+            view, self._last[:] = None, (None, None)  # freed before the next one is made
+            view = make()
+            self._last[:] = key, view
         return view
 
 
