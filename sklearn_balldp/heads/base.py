@@ -406,13 +406,8 @@ class BaseBallDPClassifier(Head, ClassifierMixin, BaseEstimator, metaclass=ABCMe
 
     def _weights(self, n_samples: int, labels: Labels, groups: ArrayLike | None) -> FitWeights:
         """The weights of the records, and what a radius and a delta must be for them."""
-        weights = fit_weights(
-            labels.public_codes,
-            n_samples,
-            labels.classes,
-            counts=labels.counts,
-            groups=in_memory("groups", groups),
-        )
+        owners = in_memory("groups", groups)
+        weights = fit_weights(n_samples, labels.counts, labels.codes, owners)
         warn_of_large_delta(self.delta, weights.public)
         return weights
 
@@ -555,12 +550,9 @@ class BaseBallDPClassifier(Head, ClassifierMixin, BaseEstimator, metaclass=ABCMe
             if len(codes) == 0:
                 raise ValueError("y_public holds no label of the head; pass rows of its classes.")
             if helps:
-                given: dict[str, Any] = {
-                    "norm_bound": float(self.norm_bound),
-                    "domain": self.domain,
-                }
+                at: dict[str, Any] = {"norm_bound": float(self.norm_bound), "domain": self.domain}
                 with all_finite():
-                    examples = Examples.of(rows, codes, len(classes), **given)
+                    examples = Examples.of(rows, codes, len(classes), **at)
         except ValueError as error:
             raise_alone(ValueError(f"X_public: {error}"))
         return ((rows, labels) if chooses else None), examples

@@ -135,7 +135,8 @@ def release(head: Any, pledge: Pledge, records: Records) -> Released:
                 steps.update(1)
             return noisy
 
-        values = np.asarray(drive(conversation, answer), dtype=np.float64)
+        # A copy, which nobody else can change.
+        values = np.array(drive(conversation, answer), dtype=np.float64)
     if not np.isfinite(values).all():
         raise ValueError(
             f"mechanism {mechanism.name}: parameters must be finite; nothing is published."
@@ -147,7 +148,6 @@ def release(head: Any, pledge: Pledge, records: Records) -> Released:
                 f"mechanism {mechanism.name}: parameters of shape {values.shape}, where this head "
                 f"needs {shape} (scores, features and intercept)."
             )
-    values = values.copy() if values.flags.writeable else values
     released = Released(
         pledge.release, head.classes_, values, mechanism, tuple(answers), pledge.settings
     )

@@ -157,30 +157,14 @@ class Place:
 
 @dataclass(frozen=True)
 class LossAt:
-    """Losses and residuals of a block of records at public parameters: one or several at once.
+    """Losses and residuals of a block of records at public parameters: one or several at once."""
 
-    Attributes
-    ----------
-    place : Place or None
-        Brings the rows into place; None for rows that are.
-    loss : Loss
-        Of one record.
-    weights : ndarray of shape (n_features, n_parameters * n_scores)
-        Weights of the scores, for rows in place.
-    offsets : ndarray of shape (n_parameters * n_scores,)
-        Offsets of the scores.
-    clip : float or None
-        Norm that the residual of each record is clipped to.
-    valued : bool
-        Whether losses are asked for; then of one parameter.
-    """
-
-    place: Place | None
+    place: Place | None  # None for rows in place
     loss: Loss
-    weights: Array
-    offsets: Array
-    clip: float | None = None
-    valued: bool = False
+    weights: Array  # (n_features, n_parameters * n_scores), for rows in place
+    offsets: Array  # (n_parameters * n_scores,)
+    clip: float | None = None  # norm that the residual of each record is clipped to
+    valued: bool = False  # whether losses are asked for; then of one parameter
 
     @property
     def width(self) -> int:

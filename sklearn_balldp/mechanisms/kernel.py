@@ -131,19 +131,7 @@ class Query(Bound):
     ) -> tuple[Array, NDArray[np.bool_]]:
         """Differences of an answer from its values in units of the noise, and which have none.
 
-        Parameters
-        ----------
-        problem : Problem
-            Public numbers of the fit.
-        noisy : ndarray
-            The answer.
-        values : ndarray
-            One or many values without noise.
-
-        Returns
-        -------
-        tuple of (ndarray, ndarray)
-            (noisy - value) / scale, and whether a value has no scale.
+        They are (noisy - value) / scale for the answer ``noisy`` and one or many ``values``.
         """
         # Without a scale it is zero, or infinite where a value is not the one that was released.
         scale = np.broadcast_to(np.asarray(self.scales(problem), dtype=np.float64), noisy.shape)

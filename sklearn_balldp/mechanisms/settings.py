@@ -190,12 +190,8 @@ def share_of_sums(problem: Problem, mu: float) -> float:
 
     It is 1 where the second moment is not worth its noise: the scores are then those of prototypes.
     """
-    radius, counts, n = (
-        problem.euclidean_radius / problem.norm_bound,
-        problem.class_sizes,
-        problem.effective_size,
-    )
-    d = problem.n_features
+    radius, counts = problem.euclidean_radius / problem.norm_bound, problem.class_sizes
+    n, d = problem.effective_size, problem.n_features
     if counts is None:
         # Private: as if classes were equally large, at the distance that a label change spans.
         radius, counts = math.sqrt(2.0), np.full(problem.n_classes, n / problem.n_classes)

@@ -22,7 +22,7 @@ from ..privacy.rounding import sums_rounding
 from ..privacy.sensitivity import moment_sensitivity
 from ..rows import rows_in_domain, total
 from .base import Mechanism
-from .kernel import Array, Codes, Conversation, Query, Records
+from .kernel import Array, Codes, Query, Records
 from .rules.discriminant import likely_counts
 from .settings import share_of_sums
 
@@ -241,13 +241,12 @@ class Sums(Query):
         if self.moment is not None:
             return (sums, moment), (float(scales.max()), self.moment)
         moved = np.full(len(scales), sums)
-        weights = problem.sums_weights
-        if len(scales) > 1 and weights.class_largest is not None:
-            largest = np.array(weights.class_largest) / weights.largest
-            moved = sums * largest * weights.block_factor
         if len(scales) > 1:
-            sizes: Any = problem.class_sizes
-            moved = np.where(sizes > 0.0, moved, 0.0)
+            weights, sizes = problem.sums_weights, problem.class_sizes
+            if weights.class_largest is not None:
+                largest = np.array(weights.class_largest) / weights.largest
+                moved = sums * largest * weights.block_factor
+            moved = np.where(sizes > 0.0, moved, 0.0)  # type: ignore[operator]
         return as_float_or_tuple(moved), as_float_or_tuple(scales)
 
     def by_query(self, problem: Problem) -> list[tuple[str, Blocks, Blocks]]:
@@ -397,9 +396,6 @@ class StatisticsPerturbation(Mechanism):
         share = share_of_sums(problem, mu) if self.share is None else float(self.share)
         return class_sums(problem, mu, share)
 
-    def conversation(self, problem: Problem, bound: Sums) -> Conversation:
-        return (yield bound)
-
 
 @dataclass(eq=False, repr=False)
 class PrototypePerturbation(Mechanism):
@@ -438,9 +434,6 @@ class PrototypePerturbation(Mechanism):
             smallest: float = np.min(shrink[present])
             query = query.scaled(smallest / (2.0 + problem.alpha * weights.total))
         return query
-
-    def conversation(self, problem: Problem, bound: Sums) -> Conversation:
-        return (yield bound)
 
 
 def class_sums(problem: Problem, mu: float, share: float, *, pooled: bool = False) -> Sums:

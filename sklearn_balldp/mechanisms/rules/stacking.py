@@ -12,8 +12,7 @@ import numpy as np
 
 from ...losses import Array
 from ..settings import EFFECTIVE_DIMENSION, TAIL, WITHIN_CLASS_FLOOR
-from .discriminant import likely_counts
-from .prototypes import log_priors_of
+from .discriminant import of_occupied
 
 
 def stacked(
@@ -34,12 +33,8 @@ def stacked(
     known = examples is not None and (examples.freedom > 0 or statistics.second_moment is None)
     if not known:
         return coef, intercept
-    norm_bound, counts = statistics.norm_bound, likely_counts(statistics)
-    occupied = counts > 0.0
-    counts, log_priors = counts[occupied], log_priors_of(priors, counts)[occupied]
-    means = statistics.class_sums[occupied] / counts[:, None] / norm_bound
-    sigma = np.broadcast_to(statistics.sigma_sums, len(occupied))[occupied]
-    noise = (sigma / counts / norm_bound) ** 2
+    norm_bound = statistics.norm_bound
+    occupied, counts, log_priors, means, noise = of_occupied(statistics, priors)
     public = replace(
         examples,
         **{name: getattr(examples, name)[occupied] for name in ("coef", "cross", "spread")},
