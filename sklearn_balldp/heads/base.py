@@ -144,6 +144,7 @@ class BaseBallDPClassifier(Head, ClassifierMixin, BaseEstimator, metaclass=ABCMe
     radius: Any = None
     metric: str = "euclidean"
     _: KW_ONLY
+    domain: str = "ball"
     norm_bound: float = 1.0
     protect_labels: bool = False
     classes: Any = None
@@ -152,8 +153,6 @@ class BaseBallDPClassifier(Head, ClassifierMixin, BaseEstimator, metaclass=ABCMe
     random_state: Any = None
     verbose: Any = False
 
-    #: Where rows are brought: heads that can scale them take it as a parameter.
-    domain = "ball"
     _takes_accountant: ClassVar[bool] = True
     #: Parameters that a new rule may have without a new fit.
     _of_the_rule: ClassVar[tuple[str, ...]] = ("priors",)
@@ -239,8 +238,7 @@ class BaseBallDPClassifier(Head, ClassifierMixin, BaseEstimator, metaclass=ABCMe
         if not isinstance(self._policy, (RadiusPolicy, type(None))):
             check_positive("radius", self.radius, ", a RadiusPolicy, or None (2 * norm_bound)")
         check_option("metric", self.metric, METRICS)
-        takes_domain = "domain" in _parameters_of(type(self))
-        check_option("domain", self.domain, DOMAINS if takes_domain else DOMAINS[:1])
+        check_option("domain", self.domain, DOMAINS)
         check_flag("protect_labels", self.protect_labels)
         if not isinstance(self.verbose, numbers.Integral):
             check_flag("verbose", self.verbose)
