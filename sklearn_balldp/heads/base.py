@@ -6,7 +6,7 @@ import numbers
 from abc import ABCMeta, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
-from functools import cache, partial
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -174,8 +174,8 @@ class BaseBallDPClassifier(Head, ClassifierMixin, BaseEstimator, metaclass=ABCMe
 
     def _settings(self, examples: Examples | None) -> Settings:
         """Settings of the rule, as the head's parameters say now, and public examples."""
-        names = _parameters_of(type(self)) & set(Settings.__dataclass_fields__)
         # Copies: what a caller does to an array later changes nothing that was released.
+        names = vars(self).keys() & Settings.__dataclass_fields__.keys()
         given = {name: copy.deepcopy(getattr(self, name)) for name in names}
         return Settings(**given, examples=examples)
 
@@ -637,12 +637,6 @@ class BaseSumsClassifier(BaseBallDPClassifier):
     def statistics_(self) -> Statistics:
         """What was released: noisy sums, and the scales of their noise."""
         return self._fitted().statistics()
-
-
-@cache  # reading a signature takes long
-def _parameters_of(kind: type[BaseBallDPClassifier]) -> frozenset[str]:
-    """Names of the parameters of a head's class."""
-    return frozenset(kind._get_param_names())
 
 
 def _labels_of(classes: NDArray[Any], scores: Array) -> NDArray[Any]:

@@ -10,12 +10,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from .._parameters import Length, in_range, is_real
 from .._validation import check_complete
-from ..losses import Array
+from ..losses import Array, Codes
 from ..names import spelling
 from ..privacy.weights import Weights, uniform_weights
 from .labels import is_label
-
-Codes = NDArray[np.intp]
 
 
 @dataclass(frozen=True)

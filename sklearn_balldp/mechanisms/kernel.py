@@ -15,13 +15,12 @@ from typing import Any, ClassVar, NoReturn, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ..losses import Array
+from ..losses import Array, Codes
 from ..privacy.bounds import Blocks, Bound
 from ..privacy.noise import Noise, grid_slack
 from ..privacy.plain import is_plain
 from ..privacy.problem import Problem
 
-Codes = NDArray[np.intp]
 #: A public algorithm: it yields queries, is sent noisy answers, and returns what is released.
 Conversation = Generator["Query", Array, Array]
 
