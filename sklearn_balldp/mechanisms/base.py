@@ -63,9 +63,6 @@ class Mechanism(BaseEstimator, ABC):
     def bound(self, problem: Problem, mu: float) -> Bound:
         """What it will guarantee, at most ``mu``, and chose for that, from public numbers alone."""
 
+    @abstractmethod
     def conversation(self, problem: Problem, bound: Any) -> Conversation:
-        """The algorithm: yields queries, is sent noisy answers, returns what is released.
-
-        By default the bound is the only query, and its answer is released.
-        """
-        return (yield bound)
+        """The algorithm: yields queries, is sent noisy answers, returns what is released."""

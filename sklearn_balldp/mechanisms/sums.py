@@ -23,7 +23,7 @@ from ..privacy.rounding import sums_rounding
 from ..privacy.sensitivity import moment_sensitivity
 from ..rows import rows_in_domain, total
 from .base import Mechanism
-from .kernel import Array, Query, Records
+from .kernel import Array, Conversation, Query, Records
 from .rules.discriminant import likely_counts
 from .settings import share_of_sums
 
@@ -387,6 +387,9 @@ class StatisticsPerturbation(Mechanism):
         share = share_of_sums(problem, mu) if self.share is None else float(self.share)
         return class_sums(problem, mu, share)
 
+    def conversation(self, problem: Problem, bound: Sums) -> Conversation:
+        return (yield bound)
+
 
 @dataclass(eq=False, repr=False)
 class PrototypePerturbation(Mechanism):
@@ -419,6 +422,9 @@ class PrototypePerturbation(Mechanism):
             smallest: float = np.min(shrink[present])
             query = query.scaled(smallest / (2.0 + problem.alpha * weights.total))
         return query
+
+    def conversation(self, problem: Problem, bound: Sums) -> Conversation:
+        return (yield bound)
 
 
 def class_sums(problem: Problem, mu: float, share: float, *, pooled: bool = False) -> Sums:
