@@ -6,7 +6,7 @@ import numbers
 from abc import ABCMeta, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
-from functools import cache, partial
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -144,6 +144,7 @@ class BaseBallDPClassifier(Head, ClassifierMixin, BaseEstimator, metaclass=ABCMe
     radius: Any = None
     metric: str = "euclidean"
     _: KW_ONLY
+    domain: str = "ball"
     norm_bound: float = 1.0
     protect_labels: bool = False
     classes: Any = None
@@ -152,8 +153,6 @@ class BaseBallDPClassifier(Head, ClassifierMixin, BaseEstimator, metaclass=ABCMe
     random_state: Any = None
     verbose: Any = False
 
-    #: Where rows are brought: heads that can scale them take it as a parameter.
-    domain = "ball"
     _takes_accountant: ClassVar[bool] = True
     #: Parameters that a new rule may have without a new fit.
     _of_the_rule: ClassVar[tuple[str, ...]] = ("priors",)
@@ -175,8 +174,8 @@ class BaseBallDPClassifier(Head, ClassifierMixin, BaseEstimator, metaclass=ABCMe
 
     def _settings(self, examples: Examples | None) -> Settings:
         """Settings of the rule, as the head's parameters say now, and public examples."""
-        names = _parameters_of(type(self)) & set(Settings.__dataclass_fields__)
         # Copies: what a caller does to an array later changes nothing that was released.
+        names = vars(self).keys() & Settings.__dataclass_fields__.keys()
         given = {name: copy.deepcopy(getattr(self, name)) for name in names}
         return Settings(**given, examples=examples)
 
@@ -239,8 +238,7 @@ class BaseBallDPClassifier(Head, ClassifierMixin, BaseEstimator, metaclass=ABCMe
         if not isinstance(self._policy, (RadiusPolicy, type(None))):
             check_positive("radius", self.radius, ", a RadiusPolicy, or None (2 * norm_bound)")
         check_option("metric", self.metric, METRICS)
-        takes_domain = "domain" in _parameters_of(type(self))
-        check_option("domain", self.domain, DOMAINS if takes_domain else DOMAINS[:1])
+        check_option("domain", self.domain, DOMAINS)
         check_flag("protect_labels", self.protect_labels)
         if not isinstance(self.verbose, numbers.Integral):
             check_flag("verbose", self.verbose)
@@ -406,13 +404,8 @@ class BaseBallDPClassifier(Head, ClassifierMixin, BaseEstimator, metaclass=ABCMe
 
     def _weights(self, n_samples: int, labels: Labels, groups: ArrayLike | None) -> FitWeights:
         """The weights of the records, and what a radius and a delta must be for them."""
-        weights = fit_weights(
-            labels.public_codes,
-            n_samples,
-            labels.classes,
-            counts=labels.counts,
-            groups=in_memory("groups", groups),
-        )
+        owners = in_memory("groups", groups)
+        weights = fit_weights(n_samples, labels.counts, labels.codes, owners)
         warn_of_large_delta(self.delta, weights.public)
         return weights
 
@@ -555,12 +548,9 @@ class BaseBallDPClassifier(Head, ClassifierMixin, BaseEstimator, metaclass=ABCMe
             if len(codes) == 0:
                 raise ValueError("y_public holds no label of the head; pass rows of its classes.")
             if helps:
-                given: dict[str, Any] = {
-                    "norm_bound": float(self.norm_bound),
-                    "domain": self.domain,
-                }
+                at: dict[str, Any] = {"norm_bound": float(self.norm_bound), "domain": self.domain}
                 with all_finite():
-                    examples = Examples.of(rows, codes, len(classes), **given)
+                    examples = Examples.of(rows, codes, len(classes), **at)
         except ValueError as error:
             raise_alone(ValueError(f"X_public: {error}"))
         return ((rows, labels) if chooses else None), examples
@@ -647,12 +637,6 @@ class BaseSumsClassifier(BaseBallDPClassifier):
     def statistics_(self) -> Statistics:
         """What was released: noisy sums, and the scales of their noise."""
         return self._fitted().statistics()
-
-
-@cache  # reading a signature takes long
-def _parameters_of(kind: type[BaseBallDPClassifier]) -> frozenset[str]:
-    """Names of the parameters of a head's class."""
-    return frozenset(kind._get_param_names())
 
 
 def _labels_of(classes: NDArray[Any], scores: Array) -> NDArray[Any]:

@@ -40,7 +40,6 @@ class Pledge:
 
     mechanism: Mechanism
     release: Release
-    problem: Problem
     noise: Noise
     settings: Settings
 
@@ -92,12 +91,12 @@ def promise(head: Any, problem: Problem, radius: ChosenRadius, settings: Setting
         accepted=tuple(tag_of(kind) for kind in mechanism.accepts if ":" in tag_of(kind)),
         examples=0 if settings.examples is None else settings.examples.total,
     )
-    return Pledge(mechanism, record.checked(), problem, noise, settings)
+    return Pledge(mechanism, record.checked(), noise, settings)
 
 
 def release(head: Any, pledge: Pledge, records: Records) -> Released:
     """Let the kernel answer the queries of a mechanism, which has the record counted first."""
-    mechanism, problem, noise = pledge.mechanism, pledge.problem, pledge.noise
+    mechanism, problem = pledge.mechanism, pledge.release.problem
     bound: Any = pledge.release.bound
     if not isinstance(bound, Sums) and getattr(records.X, "is_lazy", False):
         warnings.warn(
@@ -114,7 +113,7 @@ def release(head: Any, pledge: Pledge, records: Records) -> Released:
     conversation = mechanism.conversation(problem, bound, **pledge.settings.for_mechanism(problem))
     charge = partial(count, head.accountant, pledge.release)
     rules = answered(mechanism), mechanism.most_queries, charge
-    kernel = Kernel(problem, records, bound, noise, *rules)
+    kernel = Kernel(problem, records, bound, pledge.noise, *rules)
     kept = head._keep_answers or keeps_answers(mechanism, bound)
     answers: list[Array] = []
     with (
@@ -135,7 +134,8 @@ def release(head: Any, pledge: Pledge, records: Records) -> Released:
                 steps.update(1)
             return noisy
 
-        values = np.asarray(drive(conversation, answer), dtype=np.float64)
+        # A copy, which nobody else can change.
+        values = np.array(drive(conversation, answer), dtype=np.float64)
     if not np.isfinite(values).all():
         raise ValueError(
             f"mechanism {mechanism.name}: parameters must be finite; nothing is published."
@@ -147,7 +147,6 @@ def release(head: Any, pledge: Pledge, records: Records) -> Released:
                 f"mechanism {mechanism.name}: parameters of shape {values.shape}, where this head "
                 f"needs {shape} (scores, features and intercept)."
             )
-    values = values.copy() if values.flags.writeable else values
     released = Released(
         pledge.release, head.classes_, values, mechanism, tuple(answers), pledge.settings
     )

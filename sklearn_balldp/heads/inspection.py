@@ -108,12 +108,7 @@ def records_of(
             "y contradicts the public class counts of the model (class_counts_): pass the records "
             "it was fitted on, with their labels."
         )
-    weighed = fit_weights(
-        None if problem.labels == "protected" else codes,
-        len(codes),
-        head.classes_,
-        groups=groups,
-    )
+    weighed = fit_weights(len(codes), counts, codes, groups)
     if weighed.public != problem.sums_weights:
         raise ValueError(
             "groups: they are not those of the fit, or not of all of its records; pass what "

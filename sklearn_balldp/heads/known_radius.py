@@ -17,12 +17,11 @@ def known_radius(head: Any) -> ChosenRadius | None:
         return ChosenRadius(radius if radius is None else float(radius), head.metric)
     if frozen:
         check_is_fitted(policy)
+        # The fitted choice counts, even if the parameters were changed after the fit.
+        declared = isinstance(policy.choice_.origin, Declared)
     else:
         policy._check_parameters()
-    # The fitted choice counts, even if the parameters were changed after the fit.
-    declared = policy.source == "declared"
-    if frozen:
-        declared = isinstance(policy.choice_.origin, Declared)
+        declared = policy.source == "declared"
     # If labels are private, the pairing of records and the set of classes are private too.
     if declared and head.protect_labels:
         raise ValueError(

@@ -22,19 +22,13 @@ class Labels:
     #: Positions of the records' labels among them; None in a plan that was told counts alone.
     codes: Any
     counts: tuple[int, ...] | None  # records of each class; None where labels are protected
-    protected: bool
-
-    @property
-    def public_codes(self) -> Any:
-        """What the weights of the records may follow; None where labels are protected."""
-        return None if self.protected else self.codes
 
     @classmethod
     def of(cls, y: NDArray[Any], declared: NDArray[Any] | None, protected: bool) -> "Labels":
         """The labels of records, checked; among the ``declared`` classes, if there are any."""
         classes, codes = _found(y) if declared is None else (declared, _places(y, declared))
         counts = tuple(np.bincount(codes, minlength=len(classes)).tolist())
-        return cls(classes, codes, None if protected else counts, protected)
+        return cls(classes, codes, None if protected else counts)
 
     @classmethod
     def planned(
@@ -49,7 +43,7 @@ class Labels:
     ) -> "Labels":
         """What a plan is told of labels: counts or public labels, or nothing if protected."""
         if protected and declared is not None:
-            return cls(declared, None, None, True)
+            return cls(declared, None, None)
         if y is not None:
             return cls.of(_planned(n_samples, class_counts, y), declared, False)
         if class_counts is None:
@@ -68,7 +62,7 @@ class Labels:
                 f"class_counts={counts!r} add up to {sum(counts)}, not to n_samples={n_samples!r}."
             )
         # No record is looked at: a plan of many takes no memory.
-        return cls(np.arange(len(counts)) if declared is None else declared, None, counts, False)
+        return cls(np.arange(len(counts)) if declared is None else declared, None, counts)
 
 
 def declared_classes(listed: Any) -> NDArray[Any] | None:

@@ -61,7 +61,6 @@ class BaseLinearClassifier(BaseBallDPClassifier):
         Noisy gradients, and the noisy sums before them, where the mechanism keeps them.
     """
 
-    domain: str = "ball"
     mechanism: Any = "auto"
     alpha: Any = None
     fit_intercept: bool = True

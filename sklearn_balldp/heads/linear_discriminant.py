@@ -8,9 +8,7 @@ import numpy as np
 from .._parameters import Portion, Share, check_number, is_auto
 from ..losses import Array
 from ..mechanisms import Mechanism, StatisticsPerturbation
-from ..mechanisms.rules.discriminant import discriminant_rule
-from ..mechanisms.rules.initialisation import kept_of_slopes
-from ..mechanisms.rules.stacking import stacked
+from ..mechanisms.rules.initialisation import scores_of
 from .base import BaseSumsClassifier
 from .documentation import documented
 from .released import Released
@@ -79,7 +77,6 @@ class BallDPLinearDiscriminant(ProbabilitiesMixin, BaseSumsClassifier):
     True
     """
 
-    domain: str = "ball"
     share: Any = "auto"
     shrinkage: Any = "auto"
     priors: Any = None
@@ -114,12 +111,7 @@ class BallDPLinearDiscriminant(ProbabilitiesMixin, BaseSumsClassifier):
     def _rule_of(released: Released) -> tuple[Array, Array]:
         statistics, settings = released.statistics(), released.settings
         of_rule = {"shrinkage": settings.shrinkage, "priors": settings.priors}
-        alone = discriminant_rule(statistics, **of_rule)
-        public = settings.known(released.problem)
-        coef, intercept = stacked(statistics, *alone, public, priors=settings.priors)
-        if statistics.second_moment is None and public is None:
-            kept = kept_of_slopes(alone[0], statistics)
-            coef, intercept = kept * coef, kept * intercept
+        coef, intercept = scores_of(statistics, settings.known(released.problem), **of_rule)
         if len(coef) == 2:
             with np.errstate(invalid="ignore"):
                 return coef[1:] - coef[:1], intercept[1:] - intercept[:1]

@@ -118,15 +118,13 @@ def plan_of(release: Release, classes: Sequence[Any], class_counts: tuple[int, .
         longest = math.sqrt(problem.kind.n_stacked) * bound.norm(problem)
         noise = bound.sigma * math.sqrt(math.prod(bound.shape(problem)))
         parts = {"minimiser": (longest, noise)}
-    elif isinstance(bound, DescentBound) and bound.n_steps == 0 and bound.start is not None:
-        parts = _of_sums(problem, bound.start)
     elif isinstance(bound, DescentBound):
-        # All steps together, at the start: T mean gradients, weighted by what they tell.
-        n_steps, values = bound.n_steps, math.prod(bound.shape(problem))
-        noise = n_steps * math.sqrt(values) / _precision_of_steps(problem, bound)
-        longest = n_steps * _longest_gradient(problem, bound)
         parts = {} if bound.start is None else _of_sums(problem, bound.start)
-        parts["gradients of the steps"] = (longest, noise)
+        n_steps, values = bound.n_steps, math.prod(bound.shape(problem))
+        if n_steps > 0:
+            # All steps together, at the start: T mean gradients, weighted by what they tell.
+            noise = n_steps * math.sqrt(values) / _precision_of_steps(bound)
+            parts["gradients of the steps"] = n_steps * _longest_gradient(problem, bound), noise
     sizes = problem.class_sizes
     ratios = () if sizes is None else _of_classes(problem, bound, sizes)
     return Plan(release, tuple(classes), class_counts, parts, ratios)
@@ -167,7 +165,7 @@ def _of_classes(problem: Problem, bound: Any, sizes: Any) -> tuple[float, ...]:
         # independently of each other.
         pull = 0.0
         if bound.n_steps > 0:
-            pull = _longest_gradient(problem, bound) * _precision_of_steps(problem, bound) / root
+            pull = _longest_gradient(problem, bound) * _precision_of_steps(bound) / root
         sums = np.zeros(len(shares))
         if bound.start is not None:
             sums = np.array(_of_classes(problem, bound.start, sizes))
@@ -184,6 +182,6 @@ def _longest_gradient(problem: Problem, bound: DescentBound) -> float:
     return residual * math.hypot(problem.norm_bound, bound.constant)
 
 
-def _precision_of_steps(problem: Problem, bound: DescentBound) -> float:
+def _precision_of_steps(bound: DescentBound) -> float:
     """One over the noise scale of the best mean of all steps' gradients, at the start."""
     return math.sqrt(bound.n_steps) / bound.sigma

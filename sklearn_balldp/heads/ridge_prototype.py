@@ -72,7 +72,6 @@ class BallDPRidgePrototype(ProbabilitiesMixin, BaseSumsClassifier):
     False
     """
 
-    domain: str = "ball"
     alpha: float = 0.01
     counts: str = "per_class"
     decision: str = "auto"

@@ -1,7 +1,7 @@
 """Weights of records, from owners, and of classes in predictions: never from rows."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,12 +10,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from .._parameters import Length, in_range, is_real
 from .._validation import check_complete
-from ..losses import Array
+from ..losses import Array, Codes
 from ..names import spelling
 from ..privacy.weights import Weights, uniform_weights
 from .labels import is_label
-
-Codes = NDArray[np.intp]
 
 
 @dataclass(frozen=True)
@@ -27,26 +25,21 @@ class FitWeights:
 
 
 def fit_weights(
-    codes: Codes | None,
     n_samples: int,
-    classes: NDArray[Any],
-    *,
-    counts: Sequence[int] | None = None,
+    counts: tuple[int, ...] | None,
+    codes: Codes | None = None,
     groups: ArrayLike | None = None,
 ) -> FitWeights:
-    """Weights of records from public things alone; ``codes`` are None where labels are protected.
+    """Weights of records, of public things alone; ``counts`` are None where labels are protected.
 
-    Without ``groups``, ``counts`` of the classes are enough in place of ``codes``. A record counts
-    for one over those of its owner. No error quotes an owner, a label of a record or a weight.
+    A record counts for one over those of its owner. The ``codes`` of labels matter beside
+    ``groups``, where labels are public. No error quotes an owner, a label or a weight.
     """
-    if codes is not None:
-        counts = np.bincount(codes, minlength=len(classes)).tolist()
-    uniform = uniform_weights(n_samples, None if counts is None else tuple(counts))
     if groups is None:
-        return FitWeights(None, uniform)
+        return FitWeights(None, uniform_weights(n_samples, counts))
     owners = owners_of(groups, n_samples)
     rows = 1.0 / np.bincount(owners)[owners]
-    public = weights_of(rows, codes, len(classes), owners)
+    public = weights_of(rows, None if counts is None else codes, len(counts or ()), owners)
     # Where every owner has one record, all weights are one.
     return FitWeights(None if public.uniform else rows, public)
 

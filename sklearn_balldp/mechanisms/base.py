@@ -28,8 +28,6 @@ class Mechanism(BaseEstimator, ABC):
     accepts: ClassVar[tuple[type[Query], ...]] = ()
     #: Most queries of one conversation.
     most_queries: ClassVar[int] = MOST_QUERIES
-    #: Regularisation strength of a linear head whose ``alpha`` is None.
-    default_alpha: ClassVar[float] = 0.0
     #: Whether it uses what is public about the classes: ``bound`` and ``conversation`` then take
     #: it as ``examples``, a ``mechanisms.Examples``, where a fit has public examples or class
     #: embeddings.
@@ -59,7 +57,7 @@ class Mechanism(BaseEstimator, ABC):
 
     def alpha_for(self, problem: Problem, mu: float) -> float:
         """Regularisation strength of a head whose ``alpha`` is None; the problem has none yet."""
-        return self.default_alpha
+        return 0.0
 
     @abstractmethod
     def bound(self, problem: Problem, mu: float) -> Bound:

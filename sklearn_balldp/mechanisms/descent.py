@@ -110,13 +110,18 @@ class DescentBound(Bound):
         """What was released: sums, gradients, or both."""
         if self.start is None:
             return "noise on the gradients of a descent"
-        sums = "noise on the sum of all rows" if self.start.pooled else self.start.what
+        sums = "noise on the sum of all rows" if self.pooled else self.start.what
         return f"{sums}, and on the gradients of a descent from them" if self.n_steps else sums
 
     @property
     def parts(self) -> str:  # type: ignore[override]
         """What the numbers of its noise are of."""
         return self.start.parts if self.start is not None and self.n_steps == 0 else "steps"
+
+    @property
+    def pooled(self) -> bool:
+        """Whether it starts from the sum of all rows alone."""
+        return self.start is not None and self.start.pooled
 
     @property
     def whitened(self) -> bool:
@@ -210,7 +215,6 @@ class DescentBound(Bound):
         # The factor covers maps that are shorter by their rounding, and that of the gaps.
         return max(self.gap(problem, radius, labels, reach) / near * (1.0 + 4e-9), 1.0)
 
-    @lru_cache(64)  # noqa: B019 (of public numbers, and asked a dozen times in a fit)
     def mu_of_steps(self, problem: Problem, radius: float, labels: str) -> float:
         """Mu of all steps together, rounded up."""
         if self.n_steps == 0:
@@ -219,8 +223,9 @@ class DescentBound(Bound):
         one = self.step_mu(problem, *near) * self.growth(problem, radius, labels)
         return math.sqrt(self.n_steps) * one * _UP
 
+    @lru_cache(64)  # noqa: B019 (of public numbers, and asked a dozen times in a fit)
     def mu_at(self, problem: Problem, radius: float, labels: str) -> float:
-        sums = 0.0 if self.start is None else _mu_of(self.start, problem, radius, labels)
+        sums = 0.0 if self.start is None else self.start.mu(problem, radius, labels)
         return math.hypot(self.mu_of_steps(problem, radius, labels), sums) * (1.0 + _SLACK)
 
     def stated(self, problem: Problem) -> tuple[Blocks, Blocks]:
@@ -269,14 +274,14 @@ class DescentBound(Bound):
             raise ValueError("least_reach below 1 needs a start, and an intercept.")
         if self.start is not None:
             self.start.check(problem)
-            if self.start.pooled and not self.whitened:
-                raise ValueError("a pooled start needs least_reach below 1.")
+        if self.pooled and not self.whitened:
+            raise ValueError("a pooled start needs least_reach below 1.")
         if not math.isfinite(problem.kind.residual_limit()) and self.clip is None:
             raise ValueError(
                 "clip=None: the gradients of a squared hinge have no bound, so no noise hides one "
                 "of them; set clip."
             )
-        if self.n_steps == 0 and (self.start is None or self.start.pooled):
+        if self.n_steps == 0 and (self.start is None or self.pooled):
             raise ValueError("n_steps=0 needs class sums to start from.")
         whitened = self.n_steps > 0 and self.whitened
         noisy = self.sigma > 0.0 if self.n_steps > 0 else self.sigma == 0.0
@@ -286,11 +291,6 @@ class DescentBound(Bound):
                 "scale, and behind a map a positive radius at which all cost the same; without a "
                 "step there is neither."
             )
-
-
-@lru_cache(64)  # of public numbers, and asked some dozens of times in a fit
-def _mu_of(start: Sums, problem: Problem, radius: float, labels: str) -> float:
-    return start.mu(problem, radius, labels)
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -386,9 +386,14 @@ class GradientPerturbation(Mechanism):
                 "does not ask for; pass start='auto', or take steps."
             )
         n_steps, rate = None if is_auto(self.n_steps) else int(self.n_steps), self.learning_rate
-        given: dict[str, Any] = {"start": self.start, "n_steps": n_steps, "learning_rate": rate}
-        needs = examples is not None and _needs_sums(problem, examples)
-        settings = settings_of(problem, mu, **given, needs_sums=needs)
+        settings = settings_of(
+            problem,
+            mu,
+            start=self.start,
+            n_steps=n_steps,
+            learning_rate=rate,
+            needs_sums=examples is not None and _needs_sums(problem, examples),
+        )
         start = None
         if settings.start != "zero":
             pooled = settings.start == "mean"
@@ -441,8 +446,7 @@ class GradientPerturbation(Mechanism):
             return theta * min(1.0, farthest / max(float(np.linalg.norm(theta)), 1e-300))
 
         public, fit = np.zeros(theta.shape), None
-        pooled = bound.start is not None and bound.start.pooled
-        if pooled and examples is not None and whitening is not None:
+        if bound.pooled and examples is not None and whitening is not None:
             public = _model_of(problem, bound, whitening, examples)
             noise = sigma * float(np.linalg.norm(public))
             fit = MultipleFit(float(examples.told[0]), noise, examples.freedom > 0)
@@ -476,9 +480,8 @@ def _start_of(
     problem: Problem, bound: DescentBound, statistics: Any, examples: Examples | None
 ) -> tuple[PublicMap | None, Array]:
     """The map that released sums tell, and their discriminant for rows behind it."""
-
     whitening = whitening_map(statistics, bound.least_reach) if bound.whitened else None
-    if bound.start is not None and bound.start.pooled:
+    if bound.pooled:
         return whitening, np.zeros(bound.shape(problem))
     # Nothing restores what is taken off slopes that are released as they are.
     here = problem.euclidean_radius, problem.labels
@@ -518,12 +521,8 @@ def _signal_of(
     problem: Problem, bound: DescentBound, whitening: PublicMap, examples: Examples, moved: Array
 ) -> Array:
     """What is kept of the moves of a descent from the examples' model."""
-    kind, steps, momentum, reach = (
-        problem.kind,
-        bound.n_steps,
-        bound.momentum,
-        bound.reach(problem, whitening),
-    )
+    kind, steps, momentum = problem.kind, bound.n_steps, bound.momentum
+    reach = bound.reach(problem, whitening)
     rate, sigma = bound.learning_rate / reach**2, bound.scale(problem, whitening)
     weights = rate * (1.0 - momentum ** np.arange(steps, 0, -1)) / (1.0 - momentum)
     with blas_threads_for(problem.n_features):
@@ -566,9 +565,7 @@ def default_learning_rate(problem: Problem, bound: DescentBound, aim: float) -> 
         rates.append((1.0 + bound.momentum) / (problem.kind.curvature * augmented**2))
     gap = bound.gap(problem, radius, problem.labels)
     if math.isfinite(gap):
-        steps_mu = bound.mu_of_steps(problem, radius, problem.labels)
-        accumulated = (
-            bound.n_steps * gap / ((1.0 - bound.momentum) * problem.effective_size * steps_mu)
-        )
-        rates.append(aim / (norm_bound * accumulated))
+        told = (1.0 - bound.momentum) * problem.effective_size
+        told *= bound.mu_of_steps(problem, radius, problem.labels)
+        rates.append(aim / (norm_bound * (bound.n_steps * gap / told)))
     return min(rates)

@@ -3,7 +3,7 @@
 These are public numbers of a fit, and cost no privacy: they never depend on a private record.
 """
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, Self
 
 import numpy as np
@@ -16,17 +16,6 @@ from .settings import CLIP
 
 #: Inverse penalty of the examples' own model.
 _PENALTY = 10.0
-#: Sizes of the arrays that a folder keeps: k classes, d features.
-_SIZES = {
-    "counts": "k",
-    "means": "kd",
-    "within": "dd",
-    "coef": "kd",
-    "intercept": "k",
-    "cross": "kd",
-    "spread": "k",
-    "told": "2",
-}
 #: Folds that tell the factor of its scores, and factors that are tried.
 _FOLDS, _FACTORS = 5, np.geomspace(1e-3, 10.0, 200)
 
@@ -56,14 +45,14 @@ class Examples:
         the loss of clipped residuals, added up over the scores.
     """
 
-    counts: Array
-    means: Array
-    within: Array
-    coef: Array
-    intercept: Array
-    cross: Array
-    spread: Array
-    told: Array
+    counts: Array = field(metadata={"axes": "k"})
+    means: Array = field(metadata={"axes": "kd"})
+    within: Array = field(metadata={"axes": "dd"})
+    coef: Array = field(metadata={"axes": "kd"})
+    intercept: Array = field(metadata={"axes": "k"})
+    cross: Array = field(metadata={"axes": "kd"})
+    spread: Array = field(metadata={"axes": "k"})
+    told: Array = field(metadata={"axes": "2"})
 
     def __post_init__(self) -> None:
         # What was released stays as it is, and so does what it follows from.
@@ -122,9 +111,9 @@ class Examples:
 
     @classmethod
     def shapes(cls, n_classes: int, n_features: int) -> dict[str, tuple[int, ...]]:
-        """Shapes of the arrays by name."""
+        """Shapes of the arrays by name, as a folder keeps them."""
         size = {"k": n_classes, "d": n_features, "2": 2}
-        return {name: tuple(size[axis] for axis in axes) for name, axes in _SIZES.items()}
+        return {f.name: tuple(size[axis] for axis in f.metadata["axes"]) for f in fields(cls)}
 
     @property
     def total(self) -> int:

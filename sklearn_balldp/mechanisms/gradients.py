@@ -109,7 +109,12 @@ class MeanGradient(Query):
         return self.theta.shape
 
     def values(self, problem: Problem, records: Records) -> Array:
-        return self.together([self], problem, records)[0]
+        return self._passes(problem, records).sums(self.theta) / problem.sums_weights.total
+
+    def _passes(self, problem: Problem, records: Records) -> "Gradients":
+        """Sums over the records as it sees them."""
+        seen = self.whitening, self.constant, self.clip
+        return records.view((problem, *seen), partial(Gradients, problem, records, *seen))
 
     @classmethod
     def together(
@@ -117,13 +122,12 @@ class MeanGradient(Query):
     ) -> list[Array]:
         """One pass over the records for the queries that see them alike."""
         answers: list[Any] = [None] * len(queries)
-        alike: dict[tuple[Any, Any, Any], list[int]] = {}
+        alike: dict[Any, list[int]] = {}
         for position, query in enumerate(queries):
             alike.setdefault((query.whitening, query.constant, query.clip), []).append(position)
-        for key, positions in alike.items():
+        for positions in alike.values():
             thetas = np.stack([queries[i].theta for i in positions])
-            make = partial(Gradients, problem, records, *key)
-            passes = records.view((problem, *key), make)
+            passes = queries[positions[0]]._passes(problem, records)
             together = passes.sums(thetas, alone=each) / problem.sums_weights.total
             by_query = together.swapaxes(-3, 0)  # with each, records come first
             for position, values in zip(positions, by_query, strict=True):
@@ -153,30 +157,14 @@ class Place:
 
 @dataclass(frozen=True)
 class LossAt:
-    """Losses and residuals of a block of records at public parameters: one or several at once.
+    """Losses and residuals of a block of records at public parameters: one or several at once."""
 
-    Attributes
-    ----------
-    place : Place or None
-        Brings the rows into place; None for rows that are.
-    loss : Loss
-        Of one record.
-    weights : ndarray of shape (n_features, n_parameters * n_scores)
-        Weights of the scores, for rows in place.
-    offsets : ndarray of shape (n_parameters * n_scores,)
-        Offsets of the scores.
-    clip : float or None
-        Norm that the residual of each record is clipped to.
-    valued : bool
-        Whether losses are asked for; then of one parameter.
-    """
-
-    place: Place | None
+    place: Place | None  # None for rows in place
     loss: Loss
-    weights: Array
-    offsets: Array
-    clip: float | None = None
-    valued: bool = False
+    weights: Array  # (n_features, n_parameters * n_scores), for rows in place
+    offsets: Array  # (n_parameters * n_scores,)
+    clip: float | None = None  # norm that the residual of each record is clipped to
+    valued: bool = False  # whether losses are asked for; then of one parameter
 
     @property
     def width(self) -> int:

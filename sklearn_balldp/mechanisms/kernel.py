@@ -15,13 +15,12 @@ from typing import Any, ClassVar, NoReturn, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ..losses import Array
+from ..losses import Array, Codes
 from ..privacy.bounds import Blocks, Bound
 from ..privacy.noise import Noise, grid_slack
 from ..privacy.plain import is_plain
 from ..privacy.problem import Problem
 
-Codes = NDArray[np.intp]
 #: A public algorithm: it yields queries, is sent noisy answers, and returns what is released.
 Conversation = Generator["Query", Array, Array]
 
@@ -55,7 +54,7 @@ class Records:
     X: Any = field(repr=False)
     codes: Codes = field(repr=False)
     weights: Array | None = field(default=None, repr=False)
-    _views: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
+    _last: list[Any] = field(default_factory=lambda: [None, None], init=False, repr=False)
 
     def __len__(self) -> int:
         return len(self.codes)
@@ -82,10 +81,11 @@ class Records:
 
     def view(self, key: Any, make: Callable[[], Any]) -> Any:
         """What was computed under ``key`` last time, or ``make()``; another key forgets it."""
-        view = self._views.get(key)
-        if view is None:
-            self._views.clear()
-            view = self._views[key] = make()
+        last, view = self._last
+        if last != key:
+            view, self._last[:] = None, (None, None)  # freed before the next one is made
+            view = make()
+            self._last[:] = key, view
         return view
 
 
@@ -130,19 +130,7 @@ class Query(Bound):
     ) -> tuple[Array, NDArray[np.bool_]]:
         """Differences of an answer from its values in units of the noise, and which have none.
 
-        Parameters
-        ----------
-        problem : Problem
-            Public numbers of the fit.
-        noisy : ndarray
-            The answer.
-        values : ndarray
-            One or many values without noise.
-
-        Returns
-        -------
-        tuple of (ndarray, ndarray)
-            (noisy - value) / scale, and whether a value has no scale.
+        They are (noisy - value) / scale for the answer ``noisy`` and one or many ``values``.
         """
         # Without a scale it is zero, or infinite where a value is not the one that was released.
         scale = np.broadcast_to(np.asarray(self.scales(problem), dtype=np.float64), noisy.shape)

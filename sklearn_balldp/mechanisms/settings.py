@@ -123,12 +123,6 @@ def settings_of(
     steps after a second moment too      r n mu / sqrt(d)     14 / k
     steps of one-versus-rest heads       either of the above  14 k sqrt(K)
     ===================================  ===================  ====================
-
-    * A mean of all rows has a share of .02 of mu squared. Steps after class sums have one of
-      s + (.84 - s) / (1 + v / .1), s = 1.8 / sqrt(K), with v what noise adds to the square of a
-      class mean, up to .84.
-    * Steps are 20 (60 without class sums), clipped at .2, and as long as makes their noise in a
-      parameter .7 / (B sqrt(curvature)), times the root of how many times 20 they are.
     """
     aim = AIM / math.sqrt(problem.kind.curvature)
     signal = problem.effective_size * mu / math.sqrt(problem.n_features)
@@ -190,12 +184,8 @@ def share_of_sums(problem: Problem, mu: float) -> float:
 
     It is 1 where the second moment is not worth its noise: the scores are then those of prototypes.
     """
-    radius, counts, n = (
-        problem.euclidean_radius / problem.norm_bound,
-        problem.class_sizes,
-        problem.effective_size,
-    )
-    d = problem.n_features
+    radius, counts = problem.euclidean_radius / problem.norm_bound, problem.class_sizes
+    n, d = problem.effective_size, problem.n_features
     if counts is None:
         # Private: as if classes were equally large, at the distance that a label change spans.
         radius, counts = math.sqrt(2.0), np.full(problem.n_classes, n / problem.n_classes)

@@ -133,11 +133,10 @@ def _descent(watched: _StopAtTolerance) -> None:
         theta = np.zeros(objective.shape)
     ratio = math.sqrt(objective.alpha / objective.smoothness)
     momentum = (1.0 - ratio) / (1.0 + ratio)
-    previous = theta
-    smoothness = objective.smoothness
+    previous, smoothness = theta, objective.smoothness
     steps = descent_steps(smoothness, objective.alpha, objective.value_at_zero, watched.tol)
     for _ in range(steps):
         ahead = theta + momentum * (theta - previous)
         _, gradient = watched(ahead)
-        previous, theta = theta, ahead - gradient / objective.smoothness
+        previous, theta = theta, ahead - gradient / smoothness
     watched(theta)

@@ -15,6 +15,7 @@ from scipy.linalg.blas import dsyrk
 
 from .._parameters import check_option
 from ..adjacency import RowGeometry
+from ..losses import Codes
 from ..privacy.bounds import Blocks, as_float_or_tuple
 from ..privacy.plain import are_numbers
 from ..privacy.problem import Problem
@@ -22,7 +23,7 @@ from ..privacy.rounding import sums_rounding
 from ..privacy.sensitivity import moment_sensitivity
 from ..rows import rows_in_domain, total
 from .base import Mechanism
-from .kernel import Array, Codes, Conversation, Query, Records
+from .kernel import Array, Conversation, Query, Records
 from .rules.discriminant import likely_counts
 from .settings import share_of_sums
 
@@ -111,16 +112,13 @@ class Sums(Query):
     def ratio(self, problem: Problem, radius: float, labels: str) -> float:
         if not self._is_proved(problem):
             return math.inf
-        bounds = [self._by_moves(problem, radius, labels)]
+        # By the furthest moves of class sums and second moment, as if one record made both.
+        bounds = [self._in_noise(problem, *self._moves(problem, radius, labels))]
         if self.moment is not None:
             bounds.append(self._by_joint_move(problem, radius, labels))
         if problem.sums_weights.class_largest is not None and not self.pooled:
             bounds.append(self._by_class(problem, radius, labels))
         return min(bounds) * (1.0 + 2.0**-50)
-
-    def _by_moves(self, problem: Problem, radius: float, labels: str) -> float:
-        """By the furthest moves of class sums and second moment, as if one record made both."""
-        return self._in_noise(problem, *self._moves(problem, radius, labels))
 
     def _by_joint_move(self, problem: Problem, radius: float, labels: str) -> float:
         """By the furthest joint move: at large radii no pair of records attains both."""
@@ -241,13 +239,12 @@ class Sums(Query):
         if self.moment is not None:
             return (sums, moment), (float(scales.max()), self.moment)
         moved = np.full(len(scales), sums)
-        weights = problem.sums_weights
-        if len(scales) > 1 and weights.class_largest is not None:
-            largest = np.array(weights.class_largest) / weights.largest
-            moved = sums * largest * weights.block_factor
         if len(scales) > 1:
-            sizes: Any = problem.class_sizes
-            moved = np.where(sizes > 0.0, moved, 0.0)
+            weights, sizes = problem.sums_weights, problem.class_sizes
+            if weights.class_largest is not None:
+                largest = np.array(weights.class_largest) / weights.largest
+                moved = sums * largest * weights.block_factor
+            moved = np.where(sizes > 0.0, moved, 0.0)  # type: ignore[operator]
         return as_float_or_tuple(moved), as_float_or_tuple(scales)
 
     def by_query(self, problem: Problem) -> list[tuple[str, Blocks, Blocks]]:
@@ -379,18 +376,11 @@ def _sums_of(
 
 @dataclass(eq=False, repr=False)
 class StatisticsPerturbation(Mechanism):
-    """Noise on class sums and on the second moment of the rows.
-
-    Parameters
-    ----------
-    share : float or None, default=None
-        How the budget is divided: what takes the larger share gets less noise. It is the share of
-        the squared mu that the class sums take; 1 leaves the second moment out. None takes what
-        :func:`.share_of_sums` finds from public numbers.
-    """
+    """Noise on class sums and on the second moment of the rows."""
 
     name = "statistics"
 
+    #: Of mu squared, for the class sums; 1 leaves the second moment out, None asks the rule.
     share: float | None = None
 
     def bound(self, problem: Problem, mu: float) -> Sums:
@@ -403,18 +393,12 @@ class StatisticsPerturbation(Mechanism):
 
 @dataclass(eq=False, repr=False)
 class PrototypePerturbation(Mechanism):
-    """Noise on class sums, of which ridge prototypes are made.
-
-    Parameters
-    ----------
-    counts : {"per_class", "min", "worst"}
-        Noise in each prototype: what its count asks for, what the smallest count asks for, or
-        what a count of one would (the paper's). Not used where labels are protected: counts are
-        then released too.
-    """
+    """Noise on class sums, of which ridge prototypes are made."""
 
     name = "prototypes"
 
+    #: Noise in each prototype: what its count asks for, what the smallest asks for, or what a count
+    #: of one would (the paper's). Not used where labels are protected: counts are released too.
     counts: str = "per_class"
 
     def check(self) -> None:

@@ -114,13 +114,9 @@ def whitening_map(statistics: Any, least_reach: float) -> PublicMap:
 
     At least ``least_reach`` times B is kept of their norm, as other radii count with that.
     """
-    norm_bound = statistics.norm_bound
-    mean = statistics.class_sums.sum(axis=0) / statistics.total
-    noise = (
-        statistics.class_sums.shape[1]
-        * float(np.sum(statistics.sigma_sums**2))
-        / statistics.total**2
-    )
+    norm_bound, total = statistics.norm_bound, statistics.total
+    mean = statistics.class_sums.sum(axis=0) / total
+    noise = len(mean) * float(np.sum(statistics.sigma_sums**2)) / total**2
     square = float(mean @ mean)
     longest = norm_bound * math.sqrt(1.0 - least_reach**2)
     kept = max(square - noise, 0.0) / max(square, 1e-300)

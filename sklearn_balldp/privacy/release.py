@@ -398,19 +398,11 @@ class Release:
                 f"{one_line(repr(record.get('version')), 40)}; install that one, or a later one."
             )
         record = sized(record)
-        said = record.get("bound")
-        bound = read(kind_of(said), said, "bound")
-        written = read(Record, record | {"bound": bound})
-        held = {field.name: getattr(written, field.name) for field in fields(cls)}
-        loss = loss_of(written.head, written.problem.n_classes)
-        if loss is not None:
-            held["problem"] = replace(written.problem, loss=loss)
-        release = cls(**held)
+        release, written = cls._made(record)
         beside = {name: record[name] for name in ("format", "checksum")}
         follows = jsonable(written.follows)
         check_same({**release._stated(), **beside, "follows": follows}, record)
-        check(release)
-        _check_follows(written.follows, Follows.of(release))
+        _check_follows(written.follows, release)
         del record["checksum"]
         if written.checksum != record_digest(record):
             raise ValueError(
@@ -419,11 +411,25 @@ class Release:
             )
         return release
 
+    @classmethod
+    def _made(cls, record: dict[str, Any]) -> "tuple[Release, Record]":
+        """The release of a record of the right types, and all that the record says."""
+        said = record.get("bound")
+        bound = read(kind_of(said), said, "bound")
+        written = read(Record, record | {"bound": bound})
+        held = {field.name: getattr(written, field.name) for field in fields(cls)}
+        loss = loss_of(written.head, written.problem.n_classes)
+        if loss is not None:
+            held["problem"] = replace(written.problem, loss=loss)
+        return cls(**held), written
+
     def checked(self) -> "Release":
         """The record itself; a ValueError where :meth:`from_dict` would not read it."""
         with contradictions():
-            if self._read(self.to_dict()) != self:
+            release, written = self._made(self.to_dict())
+            if release != self:
                 raise ValueError("record: it is not what is read from its own fields.")
+            _check_follows(written.follows, release)
         return self
 
 
@@ -455,9 +461,10 @@ def _blocks(values: Iterable[float]) -> Blocks:
     return blocks
 
 
-def _check_follows(said: Follows, computed: Follows) -> None:
-    """Raise a ValueError if a record states too little, or of noise too much."""
-    for name, expected in vars(computed).items():
+def _check_follows(said: Follows, release: Release) -> None:
+    """Raise a ValueError if a record contradicts itself, or what it says follows from it."""
+    check(release)
+    for name, expected in vars(Follows.of(release)).items():
         shown, more = getattr(said, name), _MAY_BE_MORE.get(name)
         if more is None:
             sound, should = type(shown) is type(expected) and shown == expected, "the same as"

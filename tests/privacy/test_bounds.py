@@ -174,7 +174,7 @@ NEAR = "near = (radius, labels) if self.even_at is None"
 @pytest.mark.parametrize(("loss", "n_classes"), LOSSES)
 @pytest.mark.kills(
     "mechanisms/descent.py",
-    "sums = 0.0 if self.start is None else _mu_of(self.start, problem, radius, labels)",
+    "sums = 0.0 if self.start is None else self.start.mu(problem, radius, labels)",
     "sums = 0.0",
     attack="descent from sums",
 )

@@ -90,8 +90,8 @@ def owners(y, seed=0):
 def records_of(head, X, y, groups=None):
     """Records with the weights that a fit gave them."""
     codes = np.searchsorted(head.classes_, y)
-    given = {} if groups is None else {"groups": groups}
-    return Records(X, codes, fit_weights(codes, len(y), head.classes_, **given).rows)
+    counts = head.release_.problem.class_counts
+    return Records(X, codes, fit_weights(len(y), counts, codes, groups).rows)
 
 
 def queries_of(released, answers):

@@ -63,17 +63,17 @@ def factor(
     binary = scores.shape[1] == 1
     if binary:
         scores = np.hstack([np.zeros_like(scores), scores])
-    p = softmax(scores, axis=1)
-    # Norms of the residuals, label by label: those of two classes have one entry.
-    norms = 1.0 - p if binary else np.sqrt(np.vecdot(p, p)[:, None] - 2.0 * p + 1.0)
-    clipped = 1.0 if clip is None else np.minimum(1.0, clip / np.maximum(norms, 1e-300))
-    by_label = (np.vecdot(p, scores)[:, None] - scores) * clipped
-
     # NumPy takes short rows several times as fast in column order; so few have the same bits.
     columns = np.asfortranarray(scores) if scores.shape[1] < 8 else scores
 
     def labels(log_factor: float) -> Array:
         return np.ascontiguousarray(softmax(math.exp(log_factor) * columns, axis=1))
+
+    p = labels(0.0)
+    # Norms of the residuals, label by label: those of two classes have one entry.
+    norms = 1.0 - p if binary else np.sqrt(np.vecdot(p, p)[:, None] - 2.0 * p + 1.0)
+    clipped = 1.0 if clip is None else np.minimum(1.0, clip / np.maximum(norms, 1e-300))
+    by_label = (np.vecdot(p, scores)[:, None] - scores) * clipped
 
     if pooled:
         laws = [labels(log_factor) for log_factor in _TAKEN]

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import erfcx
 
 from ...losses import Array
@@ -25,11 +26,7 @@ def discriminant_rule(
     The offset of a class without records is minus infinity.
     """
     scale = statistics.norm_bound
-    counts = likely_counts(statistics)
-    occupied = counts > 0.0
-    counts, log_priors = counts[occupied], log_priors_of(priors, counts)[occupied]
-    means = statistics.class_sums[occupied] / counts[:, None] / scale
-    noise = (np.broadcast_to(statistics.sigma_sums, len(occupied))[occupied] / counts / scale) ** 2
+    occupied, counts, log_priors, means, noise = of_occupied(statistics, priors)
     if statistics.second_moment is None:
         weights, offsets = gaussian_rule(
             means, counts.astype(np.float64), np.sqrt(noise), alpha=0.0, norm_bound=1.0
@@ -44,6 +41,19 @@ def discriminant_rule(
     coef, intercept = np.zeros(statistics.class_sums.shape), np.full(len(occupied), -np.inf)
     coef[occupied], intercept[occupied] = weights / scale, offsets
     return coef, intercept
+
+
+def of_occupied(statistics: Any, priors: Any) -> tuple[NDArray[Any], Array, Array, Array, Array]:
+    """Which classes have records, and of these: weights, logarithms of priors, means, their noise.
+
+    Means are those of rows of norm 1, and the noise is its variance in each value of them.
+    """
+    counts, scale = likely_counts(statistics), statistics.norm_bound
+    occupied = counts > 0.0
+    counts, log_priors = counts[occupied], log_priors_of(priors, counts)[occupied]
+    means = statistics.class_sums[occupied] / counts[:, None] / scale
+    sigma = np.broadcast_to(statistics.sigma_sums, len(occupied))[occupied]
+    return occupied, counts, log_priors, means, (sigma / counts / scale) ** 2
 
 
 def likely_counts(statistics: Any) -> Array:

@@ -1,4 +1,4 @@
-"""The first iterate of a descent: the discriminant of noisy sums, in the units of the loss."""
+"""Scores of noisy sums and of what is public, and the first iterate of a descent made of them."""
 
 from typing import Any
 
@@ -14,24 +14,41 @@ from .stacking import stacked
 def discriminant_of(
     statistics: Any, problem: Problem, share: float, examples: Any
 ) -> tuple[Array, Array]:
-    """Weights and intercepts in the units of the loss; ``share`` is that of steps in mu^2.
-
-    The model of public ``examples`` stands beside the discriminant, if there are some.
-    """
-    alone = discriminant_rule(statistics)
-    coef, intercept = stacked(statistics, *alone, examples, share=share)
+    """Weights and intercepts in the units of the loss; ``share`` is that of steps in mu^2."""
+    margins = problem.kind.margins
+    coef, intercept = scores_of(statistics, examples, share=share, shrinks=not margins)
     finite = np.isfinite(intercept)
     intercept = np.where(finite, intercept, intercept[finite].min(initial=0.0))
-    if problem.kind.margins:
+    if margins:
         coef, intercept = _as_margins(coef, intercept, statistics)
-    elif statistics.second_moment is None and examples is None:
-        kept = kept_of_slopes(alone[0], statistics, share)
-        coef, intercept = kept * coef, kept * intercept
     if problem.kind.centred:
         return coef - coef.mean(axis=0), intercept - intercept.mean()
     if len(coef) == 2:
-        half = 0.5 if problem.kind.margins else 1.0
+        half = 0.5 if margins else 1.0
         return half * (coef[1:] - coef[:1]), half * (intercept[1:] - intercept[:1])
+    return coef, intercept
+
+
+def scores_of(
+    statistics: Any,
+    examples: Any,
+    *,
+    priors: Any = None,
+    shrinkage: Any = "auto",
+    share: float = 1.0,
+    shrinks: bool = True,
+) -> tuple[Array, Array]:
+    """The discriminant of released sums, beside the model of public ``examples`` if there are some.
+
+    Scores of class sums alone know nothing of the covariance, and their log-odds are too large:
+    they are shrunk, unless their size is found otherwise (``shrinks=False``).
+    """
+    coef, intercept = discriminant_rule(statistics, shrinkage=shrinkage, priors=priors)
+    if examples is not None:
+        return stacked(statistics, coef, intercept, examples, priors=priors, share=share)
+    if shrinks and statistics.second_moment is None:
+        kept = _kept_of_slopes(coef, statistics, share)
+        coef, intercept = kept * coef, kept * intercept
     return coef, intercept
 
 
@@ -43,11 +60,10 @@ def _class_means(statistics: Any) -> tuple[Array, Array]:
     return counts, statistics.class_sums / counts[:, None]
 
 
-def kept_of_slopes(coef: Array, statistics: Any, share: float = 1.0) -> float:
+def _kept_of_slopes(coef: Array, statistics: Any, share: float) -> float:
     """What is kept of the slopes of scores of class sums alone.
 
-    These know nothing of the covariance. Steps restore what is taken off, so that their ``share``
-    of the log-odds is enough there.
+    Steps restore what is taken off, so that their ``share`` of the log-odds is enough there.
     """
     counts, means = _class_means(statistics)
     shares = counts / counts.sum()

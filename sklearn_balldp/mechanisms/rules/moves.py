@@ -44,30 +44,13 @@ class MultipleFit:
 def kept_of_moves(
     moved: Array, *, n_scores: int, curvatures: Array, reach: float, noise: float, prior: float
 ) -> Array:
-    """What is kept of the moves of a descent along each direction.
+    """What is kept of the moves of a descent along each direction: shares between 0 and 1.
 
-    Parameters
-    ----------
-    moved : ndarray of shape (n_rows, n_directions)
-        How far the descent went, signal and noise.
-    n_scores : int
-        Of those, how many are free: scores whose sum is zero have one less.
-    curvatures : ndarray of shape (n_directions,)
-        Of the loss in one parameter of each direction.
-    reach : float
-        Sum of the step sizes: a descent covers ``s = 1 - exp(-reach * curvature)`` of the way.
-    noise : float
-        Variance of the noise in a parameter, were there no curvature.
-    prior : float
-        Variance, before the moves are seen, of the way from the start to the optimum.
+    It ``moved`` so far along each column, signal and noise; of the rows ``n_scores`` are free. Step
+    sizes add up to ``reach``: a descent covers ``s = 1 - exp(-reach * curvature)`` of the way. The
+    variance in a parameter is that of the ``noise``, were there no curvature, and of the way from
+    the start to the optimum, before moves are seen (``prior``).
 
-    Returns
-    -------
-    ndarray of shape (n_directions,)
-        Shares between 0 and 1.
-
-    Notes
-    -----
     A move has variance s^2 tau^2 + v: the likelihood of all moves, times a log-normal prior, tells
     tau^2, and s tau^2 / (s^2 tau^2 + v) of a move is kept, at most 1, on average over it. That
     takes signal to be spread evenly. Where it is not, the moves change scores by more than noise

@@ -12,8 +12,7 @@ import numpy as np
 
 from ...losses import Array
 from ..settings import EFFECTIVE_DIMENSION, TAIL, WITHIN_CLASS_FLOOR
-from .discriminant import likely_counts
-from .prototypes import log_priors_of
+from .discriminant import of_occupied
 
 
 def stacked(
@@ -22,24 +21,19 @@ def stacked(
     intercept: Array,
     examples: Any,
     *,
-    priors: Any = None,
-    share: float = 1.0,
+    priors: Any,
+    share: float,
 ) -> tuple[Array, Array]:
-    """A discriminant of released sums beside the model of public examples: both, each as it fits.
+    """A discriminant of released sums beside the model of public examples, each as it fits.
 
     Vectors of classes alone know no covariance, and add nothing to sums that are released with a
     second moment. Scores of class sums alone know no tails: what is made of them does, and a
     ``share`` of the log-odds is enough there, where steps restore what is taken off.
     """
-    known = examples is not None and (examples.freedom > 0 or statistics.second_moment is None)
-    if not known:
+    if examples.freedom == 0 and statistics.second_moment is not None:
         return coef, intercept
-    norm_bound, counts = statistics.norm_bound, likely_counts(statistics)
-    occupied = counts > 0.0
-    counts, log_priors = counts[occupied], log_priors_of(priors, counts)[occupied]
-    means = statistics.class_sums[occupied] / counts[:, None] / norm_bound
-    sigma = np.broadcast_to(statistics.sigma_sums, len(occupied))[occupied]
-    noise = (sigma / counts / norm_bound) ** 2
+    norm_bound = statistics.norm_bound
+    occupied, counts, log_priors, means, noise = of_occupied(statistics, priors)
     public = replace(
         examples,
         **{name: getattr(examples, name)[occupied] for name in ("coef", "cross", "spread")},
@@ -75,16 +69,9 @@ def multiples_of(
     The factor s is 1 / (1 + L / TAIL) for the log-odds L of the best scores with s = 1: classes
     have heavier tails than normal ones.
 
-    Parameters
-    ----------
-    coef : ndarray of shape (n_classes, n_features)
-        Slopes of the discriminant of released sums, for rows of norm 1.
-    examples : Examples
-        What is public of these classes.
-    means, noise, counts : ndarray of shape (n_classes, n_features) and (n_classes,)
-        Released class means, the variance of the noise in each value, and the classes' weights.
-    share : float, optional
-        How much of L counts. Given if ``coef`` knows no tails, and its multiple is s beforehand.
+    Slopes are those for rows of norm 1, as are released ``means``, the variances of the ``noise``
+    in their values, and the classes' weights ``counts``. A ``share`` of L counts; it is given if
+    ``coef`` knows no tails, and its multiple is s beforehand.
     """
     shares, d, public = counts / counts.sum(), means.shape[1], examples.coef
     grand = shares @ means
