@@ -210,15 +210,8 @@ class Ledger:
         with self._opened() as (_, page):
             return list(map(_read, page.bodies))
 
-    def add(self, record: Record) -> None:
+    def add(self, record: Record, *, keep: bool = True) -> None:
         """Write a record unless it exceeds the limit, in one step for all processes."""
-        self._enter(record, keep=True)
-
-    def check(self, record: Record) -> None:
-        """Raise what :meth:`add` would raise; nothing is counted."""
-        self._enter(record, keep=False)
-
-    def _enter(self, record: Record, *, keep: bool) -> None:
         charge = charge_of(record, self.terms.radius)
         _check_hidden(self.terms, record)
         with self._opened("BEGIN IMMEDIATE") as (base, page):
@@ -231,6 +224,10 @@ class Ledger:
                 base.rollback()
         if keep:
             self._seen = max(self._seen, (number, name))
+
+    def check(self, record: Record) -> None:
+        """Raise what :meth:`add` would raise; nothing is counted."""
+        self.add(record, keep=False)
 
     def _check_limit(self, record: Record, charge: Charge, earlier: list[Charge]) -> None:
         """Raise an error if a charge beside the earlier ones would pass the limit."""
@@ -335,15 +332,10 @@ class Ledger:
                 "released. End that process, or try again; if there is none, the disk has no "
                 "locks: put the file on a disk of this machine."
             )
-        if not os.path.getsize(self.path):
-            return (
-                f"{named} is damaged, no ledger: the file is empty; nothing was released. Put it "
-                "back as it was, or remove it if nothing was counted in it."
-            )
         return (
-            f"{named} is damaged, no ledger, or cannot be written ({error}); nothing was released. "
-            "A ledger is a file on a disk of this machine that you may write to, in a folder that "
-            "you may write to."
+            f"{named} is damaged, empty, no ledger, or cannot be written ({error}); nothing was "
+            "released. Put it back as it was. It must be a file on a disk of this machine, in a "
+            "folder that you may write to."
         )
 
 
