@@ -3,7 +3,6 @@
 import contextlib
 import json
 import math
-import operator
 import os
 import sqlite3
 import time
@@ -11,6 +10,7 @@ import uuid
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import combinations, product
 from pathlib import Path, PurePath
 from typing import Any, NamedTuple
 from urllib.parse import quote
@@ -121,23 +121,17 @@ def mu_of(charges: Sequence[Charge]) -> float:
 def kinds_of(texts: Iterable[str]) -> list[dict[str, Any]]:
     """The different kinds of releases; a ValueError if no common adjacency covers them."""
     kinds = [json.loads(text) for text in dict.fromkeys(texts)]
-    shared = [kind for kind in kinds if "metric" in kind]
-    for place, kind in enumerate(shared):
-        for first in shared[:place]:
-            _check_shared(first, kind)
-    return kinds
-
-
-def _check_shared(first: Mapping[str, Any], kind: Mapping[str, Any]) -> None:
-    for name in _SHARED:
+    of_heads = [kind for kind in kinds if "metric" in kind]
+    for name, (first, second) in product(_SHARED, combinations(of_heads, 2)):
+        one, other = first[name], second[name]
         # An encoder that one of them does not name contradicts nothing.
-        undeclared = name == "encoder" and None in (first[name], kind[name])
-        same = same_encoder if name == "encoder" else operator.eq
-        if not (undeclared or same(first[name], kind[name])):
+        same = name == "encoder" and (None in (one, other) or same_encoder(one, other))
+        if not (same or one == other):
             raise ValueError(
-                f"releases differ in {name} ({first[name]}, {kind[name]}): no common adjacency "
-                "covers them; count each kind in a ledger of its own."
+                f"releases differ in {name} ({one}, {other}): no common adjacency covers them; "
+                "count each kind in a ledger of its own."
             )
+    return kinds
 
 
 def hidden_by_all(kinds: Iterable[Mapping[str, Any]], name: str, more: str, less: str) -> str:
