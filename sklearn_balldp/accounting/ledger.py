@@ -232,21 +232,19 @@ class Ledger:
             return
         spent, cost = (epsilon_from_mu(mu_of(part), terms.delta) for part in (earlier, [charge]))
         where = "at any distance" if terms.radius is None else f"within {terms.radius:g}"
-        told, way = "", ", or count fits of another radius in a ledger of that radius"
+        told = way = ""
         # What a radius costs tells it: those were read off private rows.
         if not isinstance(getattr(record, "radius_from", None), Declared):
             told = f": it costs epsilon={rounded(cost, 4, UP)} {where}, where this ledger counts"
-            if near := isinstance(record, Release) and (
-                record.radius < (terms.radius or record.full_radius)
-            ):
+            if isinstance(record, Release) and record.radius < (terms.radius or record.full_radius):
                 own = rounded(record.guarantee().epsilon, 4, UP)
                 told += f" (its own epsilon={own} holds within {record.radius:g} alone)"
-            way = way if near else ""
+                way = ", or count fits of another radius in a ledger of that radius"
         so_far = f"{len(earlier)} release(s) so far, epsilon={rounded(spent, 4, UP)} {where}"
         raise BudgetExceededError(
             f"this release would take the total above limit={terms.limit!r} (delta="
-            f"{terms.delta!r}, {so_far})"
-            f"{told}; nothing was released. Lower epsilon, or make fewer fits{way}."
+            f"{terms.delta!r}, {so_far}){told}; nothing was released. Lower epsilon, or make fewer "
+            f"fits{way}."
         )
 
     @contextlib.contextmanager
