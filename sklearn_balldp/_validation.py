@@ -52,9 +52,11 @@ _REMEDIES = {
     ),
     "Complex data not supported": "Complex data not supported; pass real rows.",
     r"Can't call numpy\(\) on Tensor that requires grad": (
-        "X is a tensor that requires grad; pass X.detach()."
+        "X or y is a tensor that requires grad; pass X.detach(), y.detach()."
     ),
-    "(?s:.*)unsupported ScalarType BFloat16": "X is a tensor of type bfloat16; pass X.float().",
+    "(?s:.*)unsupported ScalarType BFloat16": (
+        "X or y is a tensor of type bfloat16; pass X.float(), y.long()."
+    ),
     "could not convert string": "X holds text; encode it into numbers first.",
 }
 
@@ -114,10 +116,6 @@ def _check_kind(X: Any) -> None:
 
 def complete_labels(y: Any) -> Any:
     """Labels in this process; a ValueError for missing ones, and such as NumPy cannot read."""
-    if getattr(y, "requires_grad", False) is True:
-        raise ValueError("y is a tensor that requires grad; pass y.detach().")
-    if "bfloat16" in str(getattr(y, "dtype", "")):
-        raise ValueError("y is a tensor of type bfloat16; pass whole numbers (y.long()).")
     y = in_memory("y", y)
     # Labels that are not passed at all are scikit-learn's to refuse.
     if y is not None:

@@ -40,11 +40,6 @@ ROW_ALLOWANCE = 1e-6
 _SMALLEST_RADIUS = 1e-140
 
 
-def full_radius_in(metric: str, norm_bound: float, n_features: int) -> float:
-    """Smallest radius in ``metric`` that covers every substitution of rows in the ball."""
-    return METRICS[metric].per_euclidean_unit(n_features) * 2.0 * norm_bound
-
-
 @dataclass(frozen=True)
 class RowGeometry:
     """Where rows lie, and how far apart two adjacent ones of one label may be."""

@@ -170,19 +170,17 @@ def _editors(
     texts: Sequence[str], kinds: Sequence[str], lists: dict[str, Sequence[str]]
 ) -> dict[str, tuple[Places, Replace]]:
     """For each kind, the spans of a text that can be replaced, and their replacements."""
-    built_in: dict[str, Callable[[], tuple[Places, Replace]]] = {
-        "number": lambda: (_number_spans, _other_number),
-        "date": lambda: (_spans(_DATE), _other_date),
-        "word": lambda: (
-            _spans(_WORD),
-            _one_of(sorted({word.lower() for text in texts for word in _WORD.findall(text)})),
-        ),
+    words = sorted({word.lower() for text in texts for word in _WORD.findall(text)})
+    built_in: dict[str, tuple[Places, Replace]] = {
+        "number": (_number_spans, _other_number),
+        "date": (_spans(_DATE), _other_date),
+        "word": (_spans(_WORD), _one_of(words)),
     }
     values = {"name": NAMES, "city": CITIES, **lists}
     editors = {}
     for kind in dict.fromkeys([*kinds, *lists]):
         if kind in built_in:
-            editors[kind] = built_in[kind]()
+            editors[kind] = built_in[kind]
         elif kind in values:
             options = [str(value) for value in values[kind]]
             if isinstance(values[kind], str) or len(set(options)) < 2:
@@ -202,17 +200,18 @@ def _entities(texts: Sequence[str], nlp: Any) -> dict[str, tuple[Places, Replace
         for entity in nlp(text).ents:
             value = text[int(entity.start_char) : int(entity.end_char)]
             entities.setdefault(str(entity.label_), {}).setdefault(text, []).append(value)
-
-    def places_in(of_kind: dict[str, list[str]], text: str) -> list[Span]:
-        # The same words elsewhere in the text are entities too.
-        return _spans_of(of_kind[text])(text) if text in of_kind else []
-
     editors: dict[str, tuple[Places, Replace]] = {}
     for kind, of_kind in entities.items():
         values = [value for found in of_kind.values() for value in found]
         if len(set(values)) > 1:
-            editors[kind] = partial(places_in, of_kind), _one_of(values)
+            # The same words elsewhere in a text are entities too.
+            places = {text: _spans_of(found)(text) for text, found in of_kind.items()}
+            editors[kind] = partial(_known, places), _one_of(values)
     return editors
+
+
+def _known(places: Mapping[str, list[Span]], text: str) -> list[Span]:
+    return places.get(text, [])
 
 
 def _spans(pattern: re.Pattern[str]) -> Places:

@@ -9,12 +9,11 @@ from pathlib import Path
 # What comes before the name, and behind the digest: an architecture, a length, a library.
 _NAME = re.compile(
     r"(?P<kind>[a-z0-9_]{1,40}@)?"
-    # Records of before say local:DIGEST@newest.
-    r"(?:[\w./-]{1,100} sha256:(?P<digest>[0-9a-f]{16})|local:(?P<old>[0-9a-f]{16})(?:@newest)?)"
+    r"[\w./-]{1,100} sha256:(?P<digest>[0-9a-f]{16})"
     r"(?P<settings>(?:, [0-9]{1,6} tokens)?|, torchvision [0-9A-Za-z.+_]{1,40})"
 )
 _HUB_FOLDER = re.compile(r"models--(.+?)--(.+)/snapshots/[^/]+$")
-_NOT_IN_NAMES = re.compile(r"[^\w./-]+|sha256:|local:", re.ASCII)
+_NOT_IN_NAMES = re.compile(r"[^\w./-]+|sha256:", re.ASCII)
 
 
 def name_of_weights(path: str, digest: str) -> str:
@@ -53,9 +52,9 @@ def same_encoder(name: str | None, other: str | None) -> bool | None:
     return _what_counts(name) == _what_counts(other)
 
 
-def _what_counts(name: str | None) -> str | tuple[str | None, ...] | None:
+def _what_counts(name: str | None) -> str | tuple[str, ...] | None:
     match = None if name is None else _NAME.fullmatch(name)
     # Whatever else a name says is compared as it stands.
     if match is None:
         return name
-    return match["kind"], match["digest"] or match["old"], match["settings"]
+    return match["kind"], match["digest"], match["settings"]

@@ -10,7 +10,6 @@ from ._validation import caller_level
 
 #: What a name on the hub looks like.
 HUB = re.compile(r"hf://(?P<name>[\w-][\w.-]*/[\w-][\w.-]*)(?:@(?P<revision>[\w./-]+))?")
-_OTHER_FORMATS = ("onnx/*", "openvino/*")
 # Seconds that the hub has to answer.
 _PATIENCE = 5.0
 
@@ -31,8 +30,8 @@ def from_hub(
         from huggingface_hub import HfApi, snapshot_download
     except ImportError:
         raise ValueError(f"hf://{name} needs huggingface_hub; pip install it") from None
-    patterns = {"allow_patterns": list(files), "ignore_patterns": list(_OTHER_FORMATS)}
-    fetch = partial(snapshot_download, name, revision=revision, **patterns)
+    only = {"allow_patterns": [*files], "ignore_patterns": ["onnx/*", "openvino/*"]}
+    fetch = partial(snapshot_download, name, revision=revision, **only)
     reason = "none was tried"
     try:
         if download:

@@ -7,7 +7,7 @@ import contextlib
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import joblib
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
@@ -102,8 +102,6 @@ class DenseRows(OneToOneFeatureMixin, Stateless):
     >>> words.transform(["one text", "another"]).shape
     (2, 512)
     """
-
-    _parameter_constraints: ClassVar[dict[str, Any]] = {}
 
     def fit(self, X: Any, y: Any = None) -> "DenseRows":
         """Note the number of features; nothing is learned."""

@@ -25,6 +25,7 @@ from .pipelines import ByContent, RowWise
 from .privacy.noise import check_random_state
 from .privacy.origins import NUMBER, Declared, Edits, Origin, Reference
 from .rows import project_onto_ball, rows_in_domain
+from .showing import listed
 
 SOURCES = ("reference", "edits", "declared")
 #: Those that read public rows alone.
@@ -321,13 +322,12 @@ def rows_to_read(
 def _warn_of_small_classes(labels: NDArray[Any]) -> None:
     """Warn of classes whose few public rows count as much as the many of others."""
     classes, counts = np.unique(labels, return_counts=True)
-    small = classes[(counts > 1) & (counts < FEW_ROWS)]
-    if len(small):
-        named = ", ".join(repr(label) for label in small[:5].tolist())
+    small = classes[(counts > 1) & (counts < FEW_ROWS)].tolist()
+    if small:
         warnings.warn(
-            f"y_public: the classes {named}{', ...' if len(small) > 5 else ''} have fewer than "
-            f"{FEW_ROWS} rows, and their few distances count as much as those of other classes; "
-            "leave them out, or give more rows.",
+            f"y_public: the classes {listed(small, 5)} have fewer than {FEW_ROWS} rows, and their "
+            "few distances count as much as those of other classes; leave them out, or give more "
+            "rows.",
             UserWarning,
             stacklevel=caller_level(),
         )

@@ -13,10 +13,9 @@ DIGEST = "0123456789abcdef"
     ("name", "other", "same"),
     [
         (f"a sha256:{DIGEST}", f"b/c sha256:{DIGEST}", True),
-        (f"a sha256:{DIGEST}", f"local:{DIGEST}@newest", True),  # as records said before
         (f"a sha256:{DIGEST}", f"a sha256:{DIGEST[::-1]}", False),
         (f"a sha256:{DIGEST}, 64 tokens", f"a sha256:{DIGEST}", False),
-        (f"a sha256:{DIGEST}, 64 tokens", f"local:{DIGEST}@newest, 64 tokens", True),
+        (f"a sha256:{DIGEST}, 64 tokens", f"b sha256:{DIGEST}, 64 tokens", True),
         (f"r@w sha256:{DIGEST}, torchvision 1", f"r@w sha256:{DIGEST}, torchvision 2", False),
         (f"a sha256:{DIGEST}", "a@newest", None),
         ("a@newest", "a@newest", True),
@@ -32,8 +31,8 @@ DIGEST = "0123456789abcdef"
 )
 @pytest.mark.kills(
     "encoder_name.py",
-    'return match["kind"], match["digest"] or match["old"], match["settings"]',
-    'return match["digest"] or match["old"]',
+    'return match["kind"], match["digest"], match["settings"]',
+    'return match["digest"]',
 )
 def test_which_names_mean_one_encoder(name, other, same):
     assert same_encoder(name, other) is same
@@ -57,7 +56,7 @@ def test_a_name_shows_no_place(tmp_path):
 
 def test_one_encoder_under_two_names_is_composed(ball_rows):
     X, y = ball_rows
-    names = [f"a sha256:{DIGEST}", f"local:{DIGEST}@newest"]
+    names = [f"a sha256:{DIGEST}", f"b sha256:{DIGEST}"]
     for limit in (None, 9.0):
         accountant = PrivacyAccountant(radius=0.5, limit=limit)
         head = BallDPRidgePrototype(epsilon=1.0, radius=0.5, accountant=accountant)

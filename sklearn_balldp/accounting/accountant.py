@@ -311,9 +311,6 @@ class PrivacyAccountant:
     def __deepcopy__(self, memo: Any) -> "PrivacyAccountant":
         return self
 
-    def __reduce__(self) -> Any:
-        return _with_ledger, (self.ledger,)
-
     def __eq__(self, other: object) -> bool:
         return isinstance(other, PrivacyAccountant) and self._names() == other._names()
 
@@ -450,13 +447,6 @@ def check_accountant(value: Any) -> None:
             f"accountant must be a PrivacyAccountant or None, got a {type(value).__name__}; for a "
             "ledger in a file pass PrivacyAccountant(PATH)."
         )
-
-
-def _with_ledger(ledger: Ledger) -> PrivacyAccountant:
-    """The accountant in another process, where the file is not made."""
-    accountant = PrivacyAccountant.__new__(PrivacyAccountant)
-    accountant.ledger = ledger
-    return accountant
 
 
 def _remove(folder: str, process: int) -> None:

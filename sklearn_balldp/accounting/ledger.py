@@ -3,7 +3,6 @@
 import contextlib
 import json
 import math
-import operator
 import os
 import sqlite3
 import time
@@ -11,6 +10,7 @@ import uuid
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import combinations, product
 from pathlib import Path, PurePath
 from typing import Any, NamedTuple
 from urllib.parse import quote
@@ -121,23 +121,17 @@ def mu_of(charges: Sequence[Charge]) -> float:
 def kinds_of(texts: Iterable[str]) -> list[dict[str, Any]]:
     """The different kinds of releases; a ValueError if no common adjacency covers them."""
     kinds = [json.loads(text) for text in dict.fromkeys(texts)]
-    shared = [kind for kind in kinds if "metric" in kind]
-    for place, kind in enumerate(shared):
-        for first in shared[:place]:
-            _check_shared(first, kind)
-    return kinds
-
-
-def _check_shared(first: Mapping[str, Any], kind: Mapping[str, Any]) -> None:
-    for name in _SHARED:
+    of_heads = [kind for kind in kinds if "metric" in kind]
+    for name, (first, second) in product(_SHARED, combinations(of_heads, 2)):
+        one, other = first[name], second[name]
         # An encoder that one of them does not name contradicts nothing.
-        undeclared = name == "encoder" and None in (first[name], kind[name])
-        same = same_encoder if name == "encoder" else operator.eq
-        if not (undeclared or same(first[name], kind[name])):
+        same = name == "encoder" and (None in (one, other) or same_encoder(one, other))
+        if not (same or one == other):
             raise ValueError(
-                f"releases differ in {name} ({first[name]}, {kind[name]}): no common adjacency "
-                "covers them; count each kind in a ledger of its own."
+                f"releases differ in {name} ({one}, {other}): no common adjacency covers them; "
+                "count each kind in a ledger of its own."
             )
+    return kinds
 
 
 def hidden_by_all(kinds: Iterable[Mapping[str, Any]], name: str, more: str, less: str) -> str:
@@ -210,15 +204,8 @@ class Ledger:
         with self._opened() as (_, page):
             return list(map(_read, page.bodies))
 
-    def add(self, record: Record) -> None:
+    def add(self, record: Record, *, keep: bool = True) -> None:
         """Write a record unless it exceeds the limit, in one step for all processes."""
-        self._enter(record, keep=True)
-
-    def check(self, record: Record) -> None:
-        """Raise what :meth:`add` would raise; nothing is counted."""
-        self._enter(record, keep=False)
-
-    def _enter(self, record: Record, *, keep: bool) -> None:
         charge = charge_of(record, self.terms.radius)
         _check_hidden(self.terms, record)
         with self._opened("BEGIN IMMEDIATE") as (base, page):
@@ -232,6 +219,10 @@ class Ledger:
         if keep:
             self._seen = max(self._seen, (number, name))
 
+    def check(self, record: Record) -> None:
+        """Raise what :meth:`add` would raise; nothing is counted."""
+        self.add(record, keep=False)
+
     def _check_limit(self, record: Record, charge: Charge, earlier: list[Charge]) -> None:
         """Raise an error if a charge beside the earlier ones would pass the limit."""
         terms = self.terms
@@ -241,21 +232,19 @@ class Ledger:
             return
         spent, cost = (epsilon_from_mu(mu_of(part), terms.delta) for part in (earlier, [charge]))
         where = "at any distance" if terms.radius is None else f"within {terms.radius:g}"
-        told, way = "", ", or count fits of another radius in a ledger of that radius"
+        told = way = ""
         # What a radius costs tells it: those were read off private rows.
         if not isinstance(getattr(record, "radius_from", None), Declared):
             told = f": it costs epsilon={rounded(cost, 4, UP)} {where}, where this ledger counts"
-            if near := isinstance(record, Release) and (
-                record.radius < (terms.radius or record.full_radius)
-            ):
+            if isinstance(record, Release) and record.radius < (terms.radius or record.full_radius):
                 own = rounded(record.guarantee().epsilon, 4, UP)
                 told += f" (its own epsilon={own} holds within {record.radius:g} alone)"
-            way = way if near else ""
+                way = ", or count fits of another radius in a ledger of that radius"
         so_far = f"{len(earlier)} release(s) so far, epsilon={rounded(spent, 4, UP)} {where}"
         raise BudgetExceededError(
             f"this release would take the total above limit={terms.limit!r} (delta="
-            f"{terms.delta!r}, {so_far})"
-            f"{told}; nothing was released. Lower epsilon, or make fewer fits{way}."
+            f"{terms.delta!r}, {so_far}){told}; nothing was released. Lower epsilon, or make fewer "
+            f"fits{way}."
         )
 
     @contextlib.contextmanager
@@ -335,15 +324,10 @@ class Ledger:
                 "released. End that process, or try again; if there is none, the disk has no "
                 "locks: put the file on a disk of this machine."
             )
-        if not os.path.getsize(self.path):
-            return (
-                f"{named} is damaged, no ledger: the file is empty; nothing was released. Put it "
-                "back as it was, or remove it if nothing was counted in it."
-            )
         return (
-            f"{named} is damaged, no ledger, or cannot be written ({error}); nothing was released. "
-            "A ledger is a file on a disk of this machine that you may write to, in a folder that "
-            "you may write to."
+            f"{named} is damaged, empty, no ledger, or cannot be written ({error}); nothing was "
+            "released. Put it back as it was. It must be a file on a disk of this machine, in a "
+            "folder that you may write to."
         )
 
 

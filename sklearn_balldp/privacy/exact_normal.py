@@ -47,19 +47,15 @@ def rounded_normal(size: int, entropy: Entropy = os.urandom) -> NDArray[np.float
     Many are drawn in parts on all cores, each part by itself; other entropy keeps to one thread.
     """
     deviates = np.empty(size)
-    parts = [deviates[start : start + _PART] for start in range(0, size, _PART)]
-    several = len(parts) > 1 and entropy is os.urandom
-    threads = 1
-    if several:
-        # Whoever only reads a record needs none of it.
-        from joblib import cpu_count
-
-        # Not effective_n_jobs, which warns in workers of multiprocessing.
-        threads = min(4, cpu_count())
-    if threads == 1:
+    if size <= _PART or entropy is not os.urandom:
         _fill(deviates, entropy)
         return deviates
-    with ThreadPoolExecutor(threads) as pool:
+    # Whoever only reads a record needs none of it.
+    from joblib import cpu_count
+
+    parts = [deviates[start : start + _PART] for start in range(0, size, _PART)]
+    # Not effective_n_jobs, which warns in workers of multiprocessing.
+    with ThreadPoolExecutor(min(4, cpu_count())) as pool:
         # An error in a part is raised here, as no part may stay unwritten.
         list(pool.map(_fill, parts, [entropy] * len(parts)))
     return deviates

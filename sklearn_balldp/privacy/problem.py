@@ -20,7 +20,7 @@ from .._parameters import (
     is_real,
     one_of,
 )
-from ..adjacency import DOMAINS, METRICS, full_radius_in
+from ..adjacency import DOMAINS, METRICS
 from ..losses import LOSSES, Array, Loss, make_loss
 from .weights import Weights, uniform_weights
 
@@ -130,7 +130,7 @@ class Problem:
     @property
     def full_radius(self) -> float:
         """Radius in ``metric`` that every substitution of rows is within."""
-        return full_radius_in(self.metric, self.norm_bound, self.n_features)
+        return METRICS[self.metric].per_euclidean_unit(self.n_features) * self.diameter
 
     @property
     def diameter(self) -> float:

@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass
 from typing import Annotated
 
-from .._parameters import Mass, Size, one_of
+from .._parameters import Mass, Size, check_option, one_of
 from ..adjacency import UNITS
 
 
@@ -30,8 +30,7 @@ class Weights:
     block_factor: float = 1.0
 
     def __post_init__(self) -> None:
-        if self.unit not in UNITS:
-            raise ValueError(f"unit must be one of {', '.join(UNITS)}; got {self.unit!r}.")
+        check_option("unit", self.unit, UNITS)
         if not (
             min(self.n_units, self.most_records) >= 1
             and 0.0 < self.record < math.inf

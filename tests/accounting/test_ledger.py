@@ -96,13 +96,13 @@ def test_each_fault_of_a_ledger_refuses_the_fit_in_its_own_words(path, monkeypat
     PrivacyAccountant(path, radius=0.5)
     refused("is not the one that this accountant was made with")
     path.write_bytes(b"no ledger" * 1000)
-    refused("is damaged, no ledger, or cannot be written")
+    refused("is damaged, empty, no ledger, or cannot be written")
     with pytest.raises(LedgerError, match="no ledger"):
         PrivacyAccountant(path)
     path.write_bytes(b"")
     monkeypatch.setattr(ledger, "_BEGINNING", 0.1)
-    refused("the file is empty")
-    with pytest.raises(LedgerError, match="the file is empty"):
+    refused("is damaged, empty")
+    with pytest.raises(LedgerError, match="is damaged, empty"):
         PrivacyAccountant(path)  # it does not begin anew
     path.write_bytes(kept)
     head.fit(X, Y)
