@@ -3,14 +3,13 @@
 Every row comes out, or an error names its number; no error quotes a cell.
 """
 
-import codecs
 import csv
 import io
 import json
 import os
 import re
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from itertools import chain
 from pathlib import Path
@@ -25,7 +24,7 @@ from .options import InputError
 from .pictures import formats
 from .table import BESIDE, SHOWN, Cells, Columns, Table, fault_of, name_of, names_of
 
-_BREAK = re.compile("\r\n|\r|\n")
+_BREAK, _MARK = re.compile("\r\n|\r|\n"), "\ufeff"
 # What folders hold whose Parquet files are those of a table with a history.
 _HISTORIES = {
     "Delta": "_delta_log/*",
@@ -51,7 +50,11 @@ def table_of(path: Path, columns: Columns) -> Table:
     try:
         reason = fault_of(path) if path.is_file() or reader is _npz else None
         if reason is None:
-            return reader(path, columns)
+            table = reader(path, columns)
+            # Only of a file that is not refused.
+            if table.note:
+                warnings.warn(f"{path}: {table.note}", stacklevel=2)
+            return table
     except InputError:
         raise
     except ImportError as error:
@@ -67,20 +70,19 @@ def table_of(path: Path, columns: Columns) -> Table:
     raise InputError(f"{path}: {reason}.")
 
 
-def _text(path: Path) -> bytes:
-    """What a file of text holds; an error if that is no text."""
+def _text(path: Path) -> str:
+    """What a file of text holds, with its byte order mark; an error if that is no text."""
     body = path.read_bytes()
     if b"\0" in body:
         raise UnicodeError
-    body.decode("utf-8-sig")
-    return body
+    return body.decode()
 
 
 def _csv(path: Path, columns: Columns) -> Table:
     csv.field_size_limit(2**31 - 1)
-    body = _text(path)
-    text = body.decode("utf-8-sig")
-    mark, rows = _parsed(path, text, "\t" if path.suffix.lower() == ".tsv" else ",;")
+    text = _text(path)
+    marks = "\t" if path.suffix.lower() == ".tsv" else ",;"
+    mark, rows = _parsed(path, text.removeprefix(_MARK), marks)
     names = names_of(path, _named(rows.pop(0) if rows else []))
     # Of a file without names the first record would be lost; a wrong mark makes one column of all.
     if not names or (len(names) == 1 and re.match(r"[\[(]?[-+\d]|sep=|.*[;\t|]", names[0])):
@@ -93,24 +95,20 @@ def _csv(path: Path, columns: Columns) -> Table:
         # Blank lines at the end hold no record.
         rows.pop()
     for number, row in enumerate(rows, 1):
-        if width == 1:
-            row += [] if row else [""]
-        elif not row:
-            raise InputError(f"{path}: row {number} is a blank line; leave it out.")
-        elif trimmed(row[0]) == names[0] and [*map(name_of, row)][:width] == names:
-            raise InputError(f"{path}: row {number} repeats the first line; leave it out.")
+        if width == 1 and not row:
+            row.append("")
         if not _fits(row, width):
-            amount = "more" if len(row) > width else "fewer"
-            raise InputError(f"{path}: row {number} has {amount} fields than its first line.")
+            amount = "more fields" if len(row) > width else "fewer fields (a blank line has none)"
+            raise InputError(f"{path}: row {number} has {amount} than its first line.")
+        if width > 1 and trimmed(row[0]) == names[0] and [*map(name_of, row[:width])] == names:
+            raise InputError(f"{path}: row {number} repeats the first line; leave it out.")
     broken = sum(any(map(_BREAK.search, row)) for row in rows)
-    if broken:
-        warnings.warn(
-            f"{path}: cells of {broken:,} records hold line breaks, of {len(rows):,}. Quotes that "
-            "are part of a text must be written twice, or they join records.",
-            stacklevel=3,
-        )
+    note = (
+        f"cells of {broken:,} records hold line breaks, of {len(rows):,}. Quotes that are part of "
+        "a text must be written twice, or they join records."
+    )
     cells = {name: [row[place] for row in rows] for place, name in enumerate(names)}
-    return Table(path, cells, mark, body.startswith(codecs.BOM_UTF8))
+    return Table(path, cells, mark, text.startswith(_MARK), note=note if broken else "")
 
 
 def _parsed(path: Path, text: str, marks: str) -> tuple[str, list[list[str]]]:
@@ -119,27 +117,25 @@ def _parsed(path: Path, text: str, marks: str) -> tuple[str, list[list[str]]]:
     If commas and semicolons both do, as many spreadsheets write these, it is the one that makes
     more columns, and if none does the one that fits more rows.
     """
-
-    def read(mark: str, strict: bool = True) -> Iterator[list[str]]:
-        return csv.reader(io.StringIO(text, newline=""), delimiter=mark, strict=strict)
-
-    widths = {mark: len(_named(next(read(mark, False), []))) for mark in marks}
-    found = dict[str, tuple[bool, int, list[list[str]], bool]]()
-    for mark in [mark for mark, width in widths.items() if width > 1] or marks:
+    found = dict[str, tuple[tuple[bool, bool, int], list[list[str]], bool]]()
+    for mark in marks:
+        lines = io.StringIO(text, newline="")
+        width = len(_named(next(csv.reader(lines, delimiter=mark), [])))
+        lines.seek(0)
         rows, whole = list[list[str]](), False
         with suppress(csv.Error):
-            rows.extend(read(mark))
+            rows.extend(csv.reader(lines, delimiter=mark, strict=True))
             whole = True
-        fits = [not row or _fits(row, widths[mark]) for row in rows]
+        fits = [not row or _fits(row, width) for row in rows]
         every = whole and all(fits)
-        found[mark] = every, widths[mark] if every else sum(fits), rows, whole
-    if len({own[:2] for own in found.values()}) < len(found) and found[","][0] and widths[","] > 1:
+        found[mark] = (width > 1, every, width if every else sum(fits)), rows, whole
+    mark = max(found, key=lambda mark: found[mark][0])
+    best, rows, whole = found[mark]
+    if best[0] and best[1] and [own[0] for own in found.values()].count(best) > 1:
         raise InputError(
-            f"{path}: commas part all rows into {widths[',']} cells, and so do semicolons; put "
-            "quotes around names and cells that hold one of them."
+            f"{path}: commas part all rows into {best[2]} cells, and so do semicolons; put quotes "
+            "around names and cells that hold one of them."
         )
-    mark = max(found, key=lambda mark: found[mark][:2])
-    *_, rows, whole = found[mark]
     if not whole:
         place = f"row {len(rows)}" if rows else "the first line"
         raise InputError(
@@ -163,21 +159,19 @@ def _named(cells: list[str]) -> list[str]:
 
 def _jsonl(path: Path, columns: Columns) -> Table:
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        return dict(zip(names_of(path, [k for k, _ in pairs]), [v for _, v in pairs], strict=True))
+        names = names_of(f"{path}: line {number}", [name for name, _ in pairs])
+        return dict(zip(names, [cell for _, cell in pairs], strict=True))
 
-    rows, lines = list[dict[str, Any]](), _BREAK.split(_text(path).decode("utf-8-sig"))
-    while lines and not lines[-1].strip():
-        lines.pop()
-    for number, line in enumerate(lines, 1):
-        try:
+    rows = list[dict[str, Any]]()
+    text = _text(path).removeprefix(_MARK).rstrip()
+    for number, line in enumerate(_BREAK.split(text) if text else (), 1):
+        row = None
+        with suppress(json.JSONDecodeError):
             row = json.loads(line, object_pairs_hook=once)
-        except InputError as error:
-            raise InputError(f"{error} (line {number})") from None
-        except ValueError:
-            row = None
         if not isinstance(row, dict):
-            what = "no JSON object" if line.strip() else "blank; leave it out"
-            raise InputError(f"{path}: line {number} is {what}.")
+            raise InputError(
+                f"{path}: line {number} is no JSON object; leave it out if it is blank."
+            )
         rows.append(row)
     names = dict.fromkeys(chain.from_iterable(rows))
     return Table(path, {name: [row.get(name) for row in rows] for name in names})
@@ -202,10 +196,10 @@ def _npz(path: Path, columns: Columns) -> Table:
 
 def _parquet(path: Path, columns: Columns) -> Table:
     """One file of Parquet, or all those of a folder."""
-    files = [path]
+    names, note = [Path()], ""
     if path.is_dir():
-        names = _listed(path, (".parquet",), ("_", "."), "Parquet files")
-        files = [path / name for name in names]
+        names, note = _listed(path, (".parquet",), ("_", "."), "Parquet files")
+    files = [path / name for name in names]
     _check_history(path, files)
     parts = [_part(file, columns) for file in files]
     whole: Cells = {name: [] for part in parts for name in part}
@@ -213,7 +207,7 @@ def _parquet(path: Path, columns: Columns) -> Table:
         length = len(next(iter(part.values()), ()))
         for column, cells in whole.items():
             cells += part.get(column, [None] * length)
-    return Table(path, whole)
+    return Table(path, whole, note=note)
 
 
 def _part(file: Path, columns: Columns) -> Cells:
@@ -257,8 +251,8 @@ def _check_history(path: Path, tables: list[Path]) -> None:
 
 def _listed(
     path: Path, endings: Iterable[str], hidden: str | tuple[str, ...], what: str
-) -> list[Path]:
-    """Names of the files of a folder, and of those in it, with such endings; others are told.
+) -> tuple[list[Path], str]:
+    """Names of the files of a folder, and of those in it, with such endings; a note on others.
 
     They are ordered by numbers, lie behind links too, and begin as nothing ``hidden`` does.
     """
@@ -277,20 +271,17 @@ def _listed(
     kept = [name for name in shown if name.suffix.lower() in endings]
     if not kept:
         raise InputError(f"{path}: there are no {what} in it (pictures need --image).")
-    if ignored := [name for name in names if name not in {*kept}]:
-        warnings.warn(
-            f"{path}: {len(ignored)} files are hidden or no {what}, and left out: "
-            f"{listed(ignored, SHOWN)}.",
-            stacklevel=3,
-        )
-    return kept
+    ignored = [name for name in names if name not in {*kept}]
+    note = f"{len(ignored)} files are hidden or no {what}, and left out: "
+    note += f"{listed(ignored, SHOWN)}."
+    return kept, note if ignored else ""
 
 
 def _pictures(path: Path, columns: Columns) -> Table:
     """A folder of pictures, with a folder for each class."""
     if columns.owner is not None:
         raise InputError(f"{path}: a folder of images names no owners; use a table with --image.")
-    names = _listed(path, formats(), ".", "pictures")
+    names, note = _listed(path, formats(), ".", "pictures")
     whole: Cells = {columns.content: [str(name) for name in names]}
     if columns.label is not None:
         deep = next((name.parts[0] for name in names if len(name.parts) > 2), None)
@@ -301,7 +292,7 @@ def _pictures(path: Path, columns: Columns) -> Table:
             )
         classes = [name.parts[0] if len(name.parts) > 1 else None for name in names]
         whole[name_of(columns.label)] = classes
-    return Table(path, whole)
+    return Table(path, whole, note=note)
 
 
 READERS: dict[str, Callable[[Path, Columns], Table]] = {

@@ -126,12 +126,11 @@ def prepare(options: argparse.Namespace) -> Job:
     if (vectors := vectors_of(options, records, own)) is not None:
         params["class_embeddings"] = vectors
     head = CLASSES[HEADS[options.head]](radius=radius, verbose=True, **params)
-    known = head.classes if protected else records.y
     if public is not None:
-        public = of_classes(f"--public {options.public}", public, known)
+        public = of_classes(f"--public {options.public}", public, own)
     more = dict[str, Any]()
     if examples is not None:
-        examples = of_classes(f"--examples {options.examples}", examples, known)
+        examples = of_classes(f"--examples {options.examples}", examples, own)
         if examples is None:
             raise InputError(f"--examples {options.examples}: none of its labels is a class.")
         more = {"X_public": examples.X, "y_public": examples.y}

@@ -1,7 +1,6 @@
 """``--ledger``: the file that counts a fit, opened and tried before anything is embedded."""
 
 import argparse
-from pathlib import Path
 from typing import Any
 
 from .._parameters import Epsilon, in_range
@@ -14,46 +13,41 @@ from .options import InputError
 class Account:
     """The ledger of one run, if any; a new one is made once it is sure that there will be a fit."""
 
-    def __init__(
-        self, path: Path | None, limit: float | None, accountant: PrivacyAccountant | None
-    ):
-        self._path, self._limit, self.accountant = path, limit, accountant
+    def __init__(self, options: argparse.Namespace):
+        """Open the ledger that options name, if they do; an InputError if it cannot count a fit."""
+        path, limit = self._path, self._limit = options.ledger, options.limit
+        self.accountant: PrivacyAccountant | None = None
         #: Terms of a new ledger, and what there is to say of it, once a fit was planned.
         self._terms: dict[str, Any] = {}
         self.state = ""
         # Any distance, in the ledger's metric.
         self._full = 0.0
-
-    @classmethod
-    def opened(cls, options: argparse.Namespace) -> "Account":
-        """The ledger that options name, if they do; an InputError if it cannot count this fit."""
-        path, limit = options.ledger, options.limit
         if path is None:
-            return cls(None, None, None)
+            return
         named = f"--ledger {path}"
         if limit is not None and not in_range(limit, Epsilon):
             raise InputError(f"--limit {limit:g} must be a positive epsilon.")
         if not path.exists():
             if not path.parent.is_dir():
                 raise InputError(f"{named}: its folder is missing; make it, or correct the name.")
-            return cls(path, limit, None)
-        accountant = PrivacyAccountant(path)
-        if limit not in (None, accountant.limit):
-            kept = "without a limit" if accountant.limit is None else f"with {accountant.limit:g}"
+            return
+        self.accountant = PrivacyAccountant(path)
+        terms, kept = self.accountant.ledger.terms, self.accountant.limit
+        if limit not in (None, kept):
+            made = "without a limit" if kept is None else f"with {kept:g}"
             raise InputError(
-                f"--limit {limit:g}: {path} was made {kept}, and keeps its terms; leave --limit "
+                f"--limit {limit:g}: {path} was made {made}, and keeps its terms; leave --limit "
                 "out, or name another ledger."
             )
-        if accountant.ledger.terms.unit == "person" and options.owner is None:
+        if terms.unit == "person" and options.owner is None:
             raise InputError(
                 f"{named} counts by person, and this fit would hide one record: name the column of "
                 "owners with --owner COLUMN."
             )
-        if accountant.ledger.terms.labels == "protected" and options.labels == "public":
+        if terms.labels == "protected" and options.labels == "public":
             raise InputError(
                 f"{named} counts what hides labels: add --labels protected --classes FILE."
             )
-        return cls(path, limit, accountant)
 
     def check(self, release: Release, reach: float | None = None) -> None:
         """Refuse a planned release that the ledger would; nothing is counted, and no file made.

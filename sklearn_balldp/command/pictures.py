@@ -27,14 +27,11 @@ class Picture:
     file: Path
     place: str = field(compare=False)
 
-    def check(self) -> None:
-        """Raise an InputError unless the beginning of the file is that of a picture."""
-        self._opened(check_colours)
-
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[np.uint8]:
-        return self._opened(pixels_of)
+        return self.opened(pixels_of)
 
-    def _opened(self, use: Callable[[Any], Any]) -> Any:
+    def opened(self, use: Callable[[Any], Any]) -> Any:
+        """What a function makes of the image; an InputError unless it is one."""
         known = {*formats().values()}
         from PIL import Image
 
@@ -63,15 +60,15 @@ def formats() -> dict[str, str]:
 
 def opened(path: Path, names: list[str | None]) -> list[Picture | None]:
     """The pictures of a table or a folder, by their names, whose beginnings are read."""
-    # Of a folder the owner must find the file.
-    of_folder, folder = path.is_dir(), path if path.is_dir() else path.parent
-    pictures = [
-        None
-        if name is None
-        else Picture(folder / name, f"{path}: {one_line(name, 200) if of_folder else f'row {i}'}")
-        for i, name in enumerate(names, 1)
-    ]
-    for picture in pictures:
-        if picture is not None:
-            picture.check()
+    pictures = list[Picture | None]()
+    for i, name in enumerate(names, 1):
+        picture = None
+        if name is not None:
+            # Of a folder the owner must find the file.
+            folder, place = (
+                (path, one_line(name, 200)) if path.is_dir() else (path.parent, f"row {i}")
+            )
+            picture = Picture(folder / name, f"{path}: {place}")
+            picture.opened(check_colours)
+        pictures.append(picture)
     return pictures

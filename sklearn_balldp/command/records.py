@@ -78,13 +78,10 @@ def read(path: Path, columns: Columns, *, missing: str = "error") -> Records:
     if not kept:
         raise InputError(f"{path}: no record is complete.")
     X, *named = ([own[i] for i in kept] for own in cells.values())
-    labels, owners = None, None
-    if columns.label is not None:
-        labels = np.array(aligned(map(trimmed, named[0])))
-    if columns.owner is not None:
-        owners = np.array([*map(spelling, named[-1])])
-    for column, names in ((columns.label, labels), (columns.owner, owners)):
-        if column is not None and names is not None:
+    labels = None if columns.label is None else np.array(aligned(map(trimmed, named[0])))
+    owners = None if columns.owner is None else np.array([*map(spelling, named[-1])])
+    for column, names in zip((columns.label, columns.owner), (labels, owners), strict=True):
+        if names is not None:
             _tell_alike(path, column, zip(names.tolist(), (i + 1 for i in kept), strict=True))
     embeds, encoder = columns.kind in ("embedding", "table"), columns.table
     counts = {} if encoder is None else encoder.counts(declared_cells(table, encoder))
@@ -110,7 +107,7 @@ def aligned(labels: Iterable[str], classes: Iterable[str] = ()) -> list[str]:
     return [names[label_key(label)] for label in labels]
 
 
-def _tell_alike(path: Path, column: str, rows: Iterable[tuple[str, int]]) -> None:
+def _tell_alike(path: Path, column: str | None, rows: Iterable[tuple[str, int]]) -> None:
     """Warn of names, of which each has a row, that differ by what is easily overlooked alone."""
     looks: dict[str, dict[str, int]] = {}
     for name, row in rows:
@@ -304,20 +301,18 @@ def of_classes(named: str, public: Records, classes: Any) -> Records | None:
     """Public records that a model can be right about; None if there are none."""
     y = np.array(aligned(np.asarray(public.y).tolist(), classes))
     labels, counts = np.unique(y, return_counts=True)
-    strange = ~np.isin(labels, classes)
-    if not strange.any():
-        return replace(public, y=y)
+    strange, places = ~np.isin(labels, classes), np.flatnonzero(np.isin(y, classes))
     shown = [
         f"{one_line(label, 40)!r} ({count:,} records)"
         for label, count in zip(labels[strange].tolist(), counts[strange], strict=True)
     ]
-    places = np.flatnonzero(~np.isin(y, labels[strange]))
     use = f"The other {len(places):,} records are used" if len(places) else "No accuracy is stated"
-    warnings.warn(
-        f"{named}: {len(shown):,} of its {len(labels):,} labels are no class: "
-        f"{listed(shown, SHOWN)}. {use}.",
-        stacklevel=2,
-    )
+    if shown:
+        warnings.warn(
+            f"{named}: {len(shown):,} of its {len(labels):,} labels are no class: "
+            f"{listed(shown, SHOWN)}. {use}.",
+            stacklevel=2,
+        )
     if not len(places):
         return None
     X = public.X[places] if isinstance(public.X, np.ndarray) else [public.X[i] for i in places]

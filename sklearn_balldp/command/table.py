@@ -75,6 +75,7 @@ class Table:
     separator: str = ","  # what separates its cells
     marked: bool = False  # whether it begins with a byte order mark
     beside: dict[str, NDArray[Any]] = field(default_factory=dict)  # arrays called BESIDE
+    note: str = ""  # what its owner is told of it
 
     def __len__(self) -> int:
         return len(next(iter(self.cells.values()), ()))
@@ -91,14 +92,14 @@ def name_of(text: Any) -> str:
     return re.sub(r"\s*[\r\n]+\s*", " ", trimmed(str(text)))
 
 
-def names_of(path: Path, cells: Iterable[Any]) -> list[str]:
+def names_of(place: object, cells: Iterable[Any]) -> list[str]:
     """Names of columns; of two columns of one name one would be lost."""
     names = [*map(name_of, cells)]
     places: dict[str, int] = {}
-    for place, name in enumerate(names, 1):
-        if places.setdefault(name, place) != place:
+    for number, name in enumerate(names, 1):
+        if places.setdefault(name, number) != number:
             raise InputError(
-                f"{path}: columns {places[name]} and {place} have one name; rename one of them."
+                f"{place}: columns {places[name]} and {number} have one name; rename one of them."
             )
     return names
 

@@ -31,7 +31,7 @@ def train(options: argparse.Namespace) -> None:
         else new_folder(steps, "keep_transcript", private=True) as kept
     ):
         with new_folder(out) as new:
-            account = Account.opened(options)
+            account = Account(options)
             job = prepare(options)
             account.check(job.plan.release, None if job.hidden is None else job.hidden.reach)
             print(f"{describe(job)}{account.state}", flush=True)
