@@ -1,6 +1,7 @@
 """Images: a frozen residual network of torchvision."""
 
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from enum import Enum
 from functools import lru_cache
 from importlib import import_module
@@ -100,6 +101,7 @@ def _array_of(image: Any) -> NDArray[np.uint8]:
     return array
 
 
+@dataclass(eq=False, repr=False)
 class ImageEncoder(BaseEncoder):
     """Embed images with a residual network of torchvision, without its last layer.
 
@@ -129,14 +131,12 @@ class ImageEncoder(BaseEncoder):
     >>> pipeline = make_pipeline(ImageEncoder(), BallDPRidgePrototype(epsilon=4.0, radius=0.8))
     """
 
-    def __init__(
-        self, model="resnet18", *, weights="DEFAULT", batch_size=32, device=None, cache_dir=None
-    ):
-        self.model = model
-        self.weights = weights
-        self.batch_size = batch_size
-        self.device = device
-        self.cache_dir = cache_dir
+    model: str = "resnet18"
+    _: KW_ONLY
+    weights: Any = "DEFAULT"
+    batch_size: int = 32
+    device: str | None = None
+    cache_dir: Any = None
 
     def _records(self, X: Any) -> list[Any]:
         if isinstance(X, str) or not np.iterable(X):
