@@ -128,12 +128,11 @@ def run_trials(
     if released.bound.has_transcript:
         values = math.prod(released.bound.shape(problem)) * len(candidates)
         size = max(1, min(size, _VALUES // values))
-    kernel_with = _kernels(released, candidates.others)
     logs, squares = np.zeros((2, len(truths), len(candidates)))
     drawn: list[list[Array]] = []
 
     def run_together(trials: range) -> None:
-        kernels = [kernel_with(noises()) for _ in trials]
+        kernels = [_kernel(released, candidates.others, noises()) for _ in trials]
         full = sum(z.size for run in drawn for z in run) >= _VALUES
         kept: list[list[Array]] = [] if full else [[] for _ in trials]
 
@@ -163,16 +162,15 @@ def run_trials(
     return Trials(logs, np.sqrt(squares), drawn)
 
 
-def _kernels(released: Released, records: Records) -> Callable[[Noise], Kernel]:
-    """Makes kernels of the audited conversation, each with a sampler."""
-    problem, mechanism = released.problem, released.mechanism
-    rules = answered(mechanism), mechanism.most_queries
-    return lambda noise: Kernel(problem, records, released.bound, noise, *rules)
+def _kernel(released: Released, records: Records, noise: Noise) -> Kernel:
+    """A kernel for one more run of the audited conversation."""
+    rules = answered(released.mechanism), released.mechanism.most_queries
+    return Kernel(released.problem, records, released.bound, noise, *rules)
 
 
 def answer_again(released: Released, records: Records, noise: Noise) -> Released:
     """The same conversation with the records once more: nothing of it leaves the audit."""
-    kernel = _kernels(released, records)(noise)
+    kernel = _kernel(released, records, noise)
     answers: list[Array] = []
 
     def answer(query: Query) -> Array:

@@ -19,6 +19,7 @@ calibration to a stated risk are this package's.
 """
 
 import math
+from contextlib import suppress
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -34,20 +35,15 @@ def check_prior(prior: ArrayLike | None, n_candidates: int, name: str = "prior")
     """Validated prior over candidates; None is uniform. ``name`` is that of the parameter."""
     if prior is None:
         return np.full(n_candidates, 1.0 / n_candidates)
-    try:
+    with suppress(TypeError, ValueError):
         weights = np.asarray(prior, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise ValueError(
-            f"{name} must hold one weight per candidate, or be None (uniform); got {prior!r}."
-        ) from None
-    if weights.shape != (n_candidates,):
-        raise ValueError(
-            f"{name} must hold one weight per candidate ({n_candidates}), got shape "
-            f"{weights.shape}."
-        )
-    if not (weights >= 0.0).all() or not math.isclose(weights.sum(), 1.0, rel_tol=1e-9):
-        raise ValueError(f"{name} must be non-negative and sum to 1.")
-    return weights
+        fits = weights.shape == (n_candidates,) and bool((weights >= 0.0).all())
+        if fits and math.isclose(weights.sum(), 1.0, rel_tol=1e-9):
+            return weights
+    raise ValueError(
+        f"{name} must be None (uniform), or one weight for each of the {n_candidates} candidates, "
+        f"none negative, that sum to 1; got {prior!r}."
+    )
 
 
 def rero_bound_dp(kappa: float, epsilon: float, delta: float) -> float:

@@ -96,7 +96,6 @@ def prepare(
             raise ValueError(f"groups must hold one value for each of the {len(y)} records.")
         groups = np.asarray(groups)
     position, source = np.arange(len(y)), "X_public"
-    passed = X_public is not None
     if X_public is None:
         if parts.frozen:
             raise ValueError(
@@ -125,9 +124,10 @@ def prepare(
         head = clone(head)
         # A policy may choose from rows that were passed: those held out are private. Candidates
         # are no examples: an attacker's list for a record would begin the fit.
-        chooses = passed and known_radius(head) is None and head._policy.source in PUBLIC_SOURCES
+        asks = known_radius(head) is None and head._policy.source in PUBLIC_SOURCES
         apart = X_examples is None and y_examples is None
-        given = (X_public, y_public) if apart and chooses else (X_examples, y_examples)
+        chooses = apart and asks and source == "X_public"
+        given = (X_public, y_public) if chooses else (X_examples, y_examples)
         public = dict(zip(("X_public", "y_public"), given, strict=True))
         # The noise of this fit is tested.
         released = fit_with_answers(head, X, y, **public, groups=groups, examples=not apart)

@@ -50,10 +50,8 @@ class Pool:
         if code not in self._ready:
             everything = np.arange(len(self.codes))
             positions = everything if code is None else np.flatnonzero(self.codes == code)
-            rows = np.asarray(
-                project_onto_ball(self.rows[positions].astype(np.float64), self.norm_bound),
-                dtype=np.float64,
-            )
+            own = self.rows[positions].astype(np.float64)
+            rows: Rows = project_onto_ball(own, self.norm_bound)  # type: ignore[assignment]
             kept = ~duplicates(rows, self.codes[positions])
             self._ready[code] = positions[kept], rows[kept]
         return self._ready[code]

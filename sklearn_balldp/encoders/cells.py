@@ -4,7 +4,6 @@ Whatever library holds the column, and whatever its other cells are: a type that
 because of another cell changes no value.
 """
 
-import math
 import re
 from collections.abc import Collection, Mapping, Sequence
 from datetime import date, datetime, timedelta
@@ -169,9 +168,3 @@ def doubles_of(column: Any) -> NDArray[np.float64] | None:
 def _is_inexact(dtype: np.dtype[Any]) -> bool:
     """Whether numbers are floats other than doubles, of which the shortest decimal is meant."""
     return dtype.kind == "f" and dtype.itemsize != 8
-
-
-def as_double(value: float) -> float:
-    """A number of any size in double precision; the largest ones stand for those beyond."""
-    limit = 10**308
-    return math.nan if value != value else float(min(max(value, -limit), limit))

@@ -1,6 +1,7 @@
 """Images: a frozen residual network of torchvision."""
 
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from enum import Enum
 from functools import lru_cache
 from importlib import import_module
@@ -17,21 +18,34 @@ from .weights import digest_of
 
 
 @lru_cache(maxsize=4)
-def _image_model(model: str, weights: str | None, device: str | None) -> tuple[Any, Any, int]:
+def _image_model(
+    model: str, weights: str | Path | None, device: str | None
+) -> tuple[Any, Any, int]:
     """Network without its classifier, its preprocessing, and its number of features."""
-    require("torchvision", "ImageEncoder", "vision")
     models, torch = import_module("torchvision").models, import_module("torch")
     try:
         published = models.get_model_weights(model)
     except ValueError:
         published = None
     is_named = published is not None and model in models.list_models(module=models)
-    if not is_named or not hasattr(network := _untrained(torch, models, model), "fc"):
+    # Its weights are drawn from a fixed seed, whatever the global one.
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        network = models.get_model(model, weights=None) if is_named else None
+    if not hasattr(network, "fc"):
         raise ValueError(
             f"model={model!r} is no residual network of torchvision; use 'resnet18', 'resnet50' or "
             "the like."
         )
-    if weights in published.__members__:
+    if isinstance(weights, Path):
+        try:
+            network.load_state_dict(torch.load(weights, map_location="cpu", weights_only=True))
+        except Exception as error:
+            # Readers of such files raise what they like.
+            raise ValueError(
+                f"weights={str(weights)!r} is no state dict of {model} ({type(error).__name__})."
+            ) from None
+    elif weights in published.__members__:
         try:
             network = models.get_model(model, weights=published[weights])
         except (OSError, RuntimeError) as error:
@@ -40,27 +54,12 @@ def _image_model(model: str, weights: str | None, device: str | None) -> tuple[A
                 f"weights={weights!r} of {model} are not on this machine, and cannot be downloaded "
                 f"({type(error).__name__}); name the file of a state dict (weights=)."
             ) from None
-    elif weights is not None and weights.isidentifier() and not Path(weights).exists():
+    elif weights is not None:
         names = ", ".join(published.__members__)
         raise ValueError(f"weights={weights!r} is no file, and none of {names}.")
-    elif weights is not None:
-        try:
-            network.load_state_dict(torch.load(weights, map_location="cpu", weights_only=True))
-        except Exception as error:
-            # Readers of such files raise what they like.
-            raise ValueError(
-                f"weights={weights!r} is no state dict of {model} ({type(error).__name__})."
-            ) from None
     width = network.fc.in_features
     network.fc = torch.nn.Identity()
     return network.eval().to(device_of(torch, device)), published.DEFAULT.transforms(), width
-
-
-def _untrained(torch: Any, models: Any, model: str) -> Any:
-    """A network with weights drawn from a fixed seed, whatever the global one."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        return models.get_model(model, weights=None)
 
 
 def check_colours(image: Any) -> None:
@@ -100,6 +99,7 @@ def _array_of(image: Any) -> NDArray[np.uint8]:
     return array
 
 
+@dataclass(eq=False, repr=False)
 class ImageEncoder(BaseEncoder):
     """Embed images with a residual network of torchvision, without its last layer.
 
@@ -129,14 +129,12 @@ class ImageEncoder(BaseEncoder):
     >>> pipeline = make_pipeline(ImageEncoder(), BallDPRidgePrototype(epsilon=4.0, radius=0.8))
     """
 
-    def __init__(
-        self, model="resnet18", *, weights="DEFAULT", batch_size=32, device=None, cache_dir=None
-    ):
-        self.model = model
-        self.weights = weights
-        self.batch_size = batch_size
-        self.device = device
-        self.cache_dir = cache_dir
+    model: str = "resnet18"
+    _: KW_ONLY
+    weights: Any = "DEFAULT"
+    batch_size: int = 32
+    device: str | None = None
+    cache_dir: Any = None
 
     def _records(self, X: Any) -> list[Any]:
         if isinstance(X, str) or not np.iterable(X):
@@ -152,16 +150,16 @@ class ImageEncoder(BaseEncoder):
             # Any other is opened when it is embedded: many pictures fill a memory.
         return images
 
-    def _named(self) -> str | None:
-        """The name of published weights; None for a file, and where the network is untrained."""
-        name = self.weights.name if isinstance(self.weights, Enum) else self.weights
-        named = isinstance(name, str) and name.isidentifier() and not Path(name).exists()
-        return str(name) if named else None
+    def _source(self) -> str | Path | None:
+        """The name of published weights, or the file of others; None is an untrained network."""
+        if self.weights is None:
+            return None
+        name = str(self.weights.name if isinstance(self.weights, Enum) else self.weights)
+        return name if name.isidentifier() and not Path(name).exists() else Path(name)
 
     def _identity(self) -> dict[str, Any]:
-        weights = self._named()
-        if weights is None and self.weights is not None:
-            weights = digest_of(Path(self.weights))
+        source = self._source()
+        weights = digest_of(source) if isinstance(source, Path) else source
         # Published weights may change with the version of the library.
         self.check_library()
         version = import_module("torchvision").__version__
@@ -169,10 +167,10 @@ class ImageEncoder(BaseEncoder):
 
     @property
     def identity(self) -> str:
-        identity = self._identity()
+        identity, source = self._identity(), self._source()
         weights = identity["weights"]
-        if self.weights is not None and self._named() is None:
-            weights = name_of_weights(str(self.weights), weights)
+        if isinstance(source, Path):
+            weights = name_of_weights(str(source), weights)
         return f"{self.model}@{weights}, torchvision {identity['version']}"
 
     def _bytes(self, record: Any) -> bytes:
@@ -184,12 +182,11 @@ class ImageEncoder(BaseEncoder):
         require("torchvision", "ImageEncoder", "vision")
 
     def _loaded(self) -> tuple[Any, Any, int]:
-        weights = self._named()
-        if weights is None and self.weights is not None:
-            weights = str(self.weights)
-            if not Path(weights).is_file():
-                raise ValueError(f"weights={weights!r} is no file; pass a state dict's path.")
-        return _image_model(self.model, weights, self.device)
+        self.check_library()
+        source = self._source()
+        if isinstance(source, Path) and not source.is_file():
+            raise ValueError(f"weights={str(source)!r} is no file; pass a state dict's path.")
+        return _image_model(self.model, source, self.device)
 
     @property
     def _n_features_out(self) -> int:

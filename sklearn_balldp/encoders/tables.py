@@ -15,7 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import date
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,7 +27,7 @@ from .._validation import caller_level
 from ..names import trimmed
 from ..pipelines import Stateless
 from ..showing import listed, one_line
-from .cells import as_double, cells_of, column_of, doubles_of, spelled, value_of
+from .cells import cells_of, column_of, doubles_of, spelled, value_of
 
 #: Texts that are no value among numbers and days; among categories and codes they are texts.
 MISSING = frozenset(("", "na", "n/a", "nan", "nat", "null", "none", "<na>", "?"))
@@ -39,6 +39,7 @@ _ROUNDING = 1.2e-7
 _PART = 2**16
 # Knots are further apart than this share of their size, and than this.
 _CLOSE, _LEAST = 2.0**-30, 1e-300
+_LARGEST = 10**308
 # Of fewer records a warning would tell of one of them.
 _FEW = 10
 # Categories of a column that are shown.
@@ -110,17 +111,6 @@ def _number_of_day(day: date) -> float:
     return float(day.toordinal() - date(1970, 1, 1).toordinal())
 
 
-class _Read(dict[Any, float]):
-    """Places by cells, each of which is read when it is first asked for."""
-
-    def __init__(self, read: Callable[[Any], float]) -> None:
-        self._read = read
-
-    def __missing__(self, cell: Any) -> float:
-        place = self[cell] = self._read(cell)
-        return place
-
-
 class _Column(ABC):
     """One column: what it may hold, where a cell falls, and how far a change moves it."""
 
@@ -184,7 +174,7 @@ class _Column(ABC):
         if numbers is not None:
             return numbers
         # Equal cells are read once, but for those of another type: True is 1, and no number.
-        known = {kind: _Read(self.read).__getitem__ for kind in _PLAIN}
+        known = {kind: cache(self.read) for kind in _PLAIN}
         found, reason = list[float](), ""
         try:
             found.extend(known.get(type(cell), self.read)(cell) for cell in cells_of(column))
@@ -212,8 +202,6 @@ class _Column(ABC):
 class _Numbers(_Column):
     """Quarter circles between knots: with t the place between two, cos(t pi/2) and sin(t pi/2)."""
 
-    what = "number such as 1.5"
-
     def __init__(
         self, name: str, knots: NDArray[np.float64], has_cell: bool, decimal: str = ""
     ) -> None:
@@ -239,7 +227,10 @@ class _Numbers(_Column):
         value = value_of(cell, self.decimal)
         if isinstance(value, str):
             return _WORDS[value.lower()]
-        return math.nan if value is None else as_double(value)  # type: ignore[arg-type]
+        if value is None or value != value:
+            return math.nan
+        # The largest doubles stand for numbers beyond.
+        return float(min(max(value, -_LARGEST), _LARGEST))  # type: ignore[call-overload,type-var]
 
     def write(self, block: NDArray[np.float32], places: NDArray[np.float64], scale: float) -> None:
         u = np.interp(places, self.knots, np.arange(self.n_values))

@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
@@ -13,33 +14,11 @@ from sklearn.utils import Tags
 from .._parameters import check_whole
 from ..encoder_name import name_of_weights
 from .base import BaseEncoder, Rows, device_of, require
-from .cells import check_computed
+from .cells import cells_of, check_computed
 from .weights import DEFAULT, DEFAULT_WIDTH, PACKAGE, digest_of, located
 
-_ONE_COLUMN = "X must be one-dimensional: one text a record; select its column."
 # Texts that are tokenised at a time: tokens take more memory before they are plain numbers.
 _TOKENISED = 1024
-
-
-def _one_column(X: Any) -> Any:
-    """The only column of another library's table, as a list."""
-    if isinstance(X, Mapping):
-        raise ValueError("X is a mapping: select one column of it, X[COLUMN].")
-    if isinstance(X, Iterator):
-        raise ValueError("X is a generator, which can be read once only: pass list(X).")
-    check_computed(X)
-    columns = None
-    if hasattr(X, "get_columns"):
-        # A table of polars, which has no number of dimensions.
-        columns = [column.to_list() for column in X.get_columns()[:2]]
-    elif hasattr(X, "to_pylist"):
-        # pyarrow: a table gives a mapping for each row.
-        columns = [column.to_pylist() for column in getattr(X, "columns", [X])[:2]]
-    if columns is None:
-        return X
-    if len(columns) != 1:
-        raise ValueError(_ONE_COLUMN)
-    return columns[0]
 
 
 @contextlib.contextmanager
@@ -87,6 +66,7 @@ def _positions(model: Any) -> int | None:
     return positions if isinstance(positions, int) else None
 
 
+@dataclass(eq=False, repr=False)
 class SentenceEncoder(BaseEncoder):
     """Embed texts with a sentence-transformers model.
 
@@ -119,20 +99,12 @@ class SentenceEncoder(BaseEncoder):
     >>> pipeline = make_pipeline(SentenceEncoder(cache_dir="cache"), head)
     """
 
-    def __init__(
-        self,
-        model=DEFAULT,
-        *,
-        max_length=None,
-        batch_size=None,
-        device=None,
-        cache_dir=None,
-    ):
-        self.model = model
-        self.max_length = max_length
-        self.batch_size = batch_size
-        self.device = device
-        self.cache_dir = cache_dir
+    model: Any = DEFAULT
+    _: KW_ONLY
+    max_length: int | None = None
+    batch_size: int | None = None
+    device: str | None = None
+    cache_dir: Any = None
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -145,14 +117,17 @@ class SentenceEncoder(BaseEncoder):
             )
 
     def _records(self, X: Any) -> list[str]:
-        X = _one_column(X)
+        if isinstance(X, Mapping):
+            raise ValueError("X is a mapping: select one column of it, X[COLUMN].")
+        if isinstance(X, Iterator):
+            raise ValueError("X is a generator, which can be read once only: pass list(X).")
+        check_computed(X)
         if isinstance(X, str) or not np.iterable(X):
             raise ValueError("X must be a sequence of texts; pass a list, an array or one column.")
-        if getattr(X, "ndim", 1) == 2 and X.shape[1] == 1:
-            X = X.iloc[:, 0] if hasattr(X, "iloc") else np.asarray(X)[:, 0]
-        if getattr(X, "ndim", 1) != 1:
-            raise ValueError(_ONE_COLUMN)
-        texts = list(X)
+        width = getattr(X, "shape", ())[1:]
+        if width not in ((), (1,)):
+            raise ValueError("X must be one-dimensional: one text a record; select its column.")
+        texts = cells_of(np.asarray(X).ravel() if width else X)
         # The text itself stays out of the message: it is a private record.
         if not all(isinstance(text, str) for text in texts):
             raise ValueError("X holds something that is no text; drop or fill such records.")

@@ -6,6 +6,7 @@ carries weights, or ``hf://OWNER/NAME`` on the model hub, which is asked for not
 
 import hashlib
 import importlib.util
+import os
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import lru_cache
@@ -58,7 +59,7 @@ def located(name: str, *, download: bool = True) -> Path:
             return _of_hub(*hub, download)
         except ValueError as error:
             raise ValueError(f"{error}; name a folder or package (encoder=).") from None
-    path = _expanded(name)
+    path = Path(os.path.expanduser(name))
     if path.exists():
         return path
     if package := _of_package(name):
@@ -68,16 +69,6 @@ def located(name: str, *, download: bool = True) -> Path:
         f"encoder {name!r} is no folder here, and no installed package that carries weights: "
         f"install or name one, or say {on_hub} to take it from the model hub."
     )
-
-
-def _expanded(name: str) -> Path:
-    try:
-        return Path(name).expanduser()
-    except RuntimeError:
-        home = name.replace("\\", "/").partition("/")[0]
-        raise ValueError(
-            f"encoder {name!r}: {home} is nobody's home on this machine; write its place in full."
-        ) from None
 
 
 def _of_hub(name: str, revision: str | None, download: bool) -> Path:
@@ -111,10 +102,9 @@ def digest_of(path: Path) -> str:
     files = [path]
     if whole:
         files = sorted(p for p in path.rglob("*") if p.is_file() and _counts(p.relative_to(path)))
-    names = [file.relative_to(path).as_posix() if whole else "" for file in files]
-    stats = [file.stat() for file in files]
-    stamps = ((s.st_size, s.st_mtime_ns, s.st_ctime_ns) for s in stats)
-    return _remembered(path.absolute(), whole, tuple(zip(names, stamps, strict=True)))
+    stats = [(file.absolute(), file.stat()) for file in files]
+    stamps = tuple((file, s.st_size, s.st_mtime_ns, s.st_ctime_ns) for file, s in stats)
+    return _remembered(path.absolute(), whole, stamps)
 
 
 def _counts(path: Path) -> bool:
@@ -123,19 +113,18 @@ def _counts(path: Path) -> bool:
 
 
 @lru_cache(maxsize=64)
-def _remembered(
-    path: Path, whole: bool, stamps: tuple[tuple[str, tuple[int, int, int]], ...]
-) -> str:
+def _remembered(folder: Path, whole: bool, stamps: tuple[tuple[Path, int, int, int], ...]) -> str:
     """The digest is computed once in a process, until a file changes."""
-    parts = []
-    for name, _ in stamps:
-        fault = unfetched(path / name if whole else path)
-        if fault is not None:
-            raise ValueError(f"{path / name}: {fault}.")
-        with (path / name if whole else path).open("rb") as file:
-            parts.append((name.encode(), hashlib.file_digest(file, "sha256")))
-    of_all = hashlib.sha256(b"".join(name + part.digest() for name, part in parts))
-    return of_all.hexdigest() if whole else parts[0][1].hexdigest()
+    of_all = hashlib.sha256()
+    for path, *_ in stamps:
+        if fault := unfetched(path):
+            raise ValueError(f"{path}: {fault}.")
+        with path.open("rb") as file:
+            part = hashlib.file_digest(file, "sha256")
+        if not whole:
+            return part.hexdigest()
+        of_all.update(path.relative_to(folder).as_posix().encode() + part.digest())
+    return of_all.hexdigest()
 
 
 def copies(name: str) -> Iterator[Path]:

@@ -100,14 +100,15 @@ class ChunkedRows:
 
     def at(self, positions: NDArray[np.intp]) -> Floats:
         """Rows at these positions, which ascend."""
-        rows = computed("X", self.array[positions])
-        check_rows(rows, (len(positions), self.shape[1]), self.dtype, "the Dask array")
-        return rows
+        return self._read(self.array[positions], len(positions))
 
     def whole(self) -> Floats:
         """All rows, in memory."""
-        rows = computed("X", self.array)
-        check_rows(rows, self.shape, self.dtype, "the Dask array")
+        return self._read(self.array, len(self))
+
+    def _read(self, some: Any, n_rows: int) -> Floats:
+        rows = computed("X", some)
+        check_rows(rows, (n_rows, self.shape[1]), self.dtype, "the Dask array")
         return rows
 
 
@@ -170,12 +171,7 @@ def _applied(function: Callable[..., Any], width: int, dtype: Any, chunk: Any) -
 
 def computed(name: str, values: Any) -> Any:
     """What the active scheduler computes."""
-
-    def compute() -> Any:
-        client = _client()
-        return values.compute() if client is None else _waited(client, values)
-
-    return _asked(name, compute)
+    return _asked(name, lambda: _waited(_client(), values))
 
 
 def _asked(name: str, ask: Callable[[], Any]) -> Any:
@@ -215,9 +211,11 @@ def _client() -> Any:
 
 
 def _waited(client: Any, values: Any) -> Any:
-    """Result from a cluster; it is forgotten there."""
+    """Result from a cluster, where it is forgotten; without one from this process."""
     import dask
 
+    if client is None:
+        return values.compute()
     # Tasks carry labels, so Dask's warning about their size is no use here.
     with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 PiB"}):
         future = client.compute(values)
