@@ -290,8 +290,8 @@ def test_pages_name_options_that_exist(page, capsys):
         ("--ledger wide --limit -1", "--limit -1 must be a positive epsilon"),
         ("--limit 3", "--limit needs --ledger"),
         ("--ledger new --limit 3", "above limit=3.0"),
-        ("--ledger rows.csv", "is damaged, no ledger, or cannot be written"),
-        ("--ledger .", "is damaged, no ledger, or cannot be written"),
+        ("--ledger rows.csv", "is damaged, empty, no ledger, or cannot be written"),
+        ("--ledger .", "is damaged, empty, no ledger, or cannot be written"),
         ("--ledger folder/new", "--ledger folder/new: its folder is missing"),
     ],
 )
