@@ -236,6 +236,9 @@ CASES = {
     "a blank line of JSONL": (
         *("a.jsonl", '{"text": "fine"}\n\n{"text": "bad"}\n', TEXTS, "! line 2 is no JSON object"),
     ),
+    "a number of more digits than Python reads": (
+        *("a.jsonl", '{"text": 1' + "0" * 5000 + "}", TEXTS, "! line 1 is no JSON object"),
+    ),
     "embeddings without a header": (
         *("a.csv", "\n".join(f'"{cells}"' for cells in CELLS), "predict rows FILE"),
         "! no column 'embedding' among its 4; the first line must name them",

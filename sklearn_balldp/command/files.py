@@ -165,9 +165,12 @@ def _jsonl(path: Path, columns: Columns) -> Table:
     rows = list[dict[str, Any]]()
     text = _text(path).removeprefix(_MARK).rstrip()
     for number, line in enumerate(_BREAK.split(text) if text else (), 1):
-        row = None
-        with suppress(json.JSONDecodeError):
+        try:
             row = json.loads(line, object_pairs_hook=once)
+        except InputError:
+            raise
+        except ValueError:  # also of a number with more digits than Python reads
+            row = None
         if not isinstance(row, dict):
             raise InputError(
                 f"{path}: line {number} is no JSON object; leave it out if it is blank."
