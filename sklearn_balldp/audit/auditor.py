@@ -297,9 +297,9 @@ class ReconstructionAuditor(ByContent, MetaEstimatorMixin, ClassifierMixin, Base
             The auditor. A ValueError leaves nothing fitted: if a parameter or the data is invalid,
             or too few anchors have enough candidates.
         """
+        given = X, y, X_public, y_public, X_examples, y_examples, groups
         with all_or_nothing(self):
-            examples = X_examples, y_examples
-            self.__dict__.update(self._fit(X, y, X_public, y_public, examples, groups))
+            self.__dict__.update(self._fit(given))
         if self.failures_:
             warnings.warn(
                 f"FAILED GUARANTEE: {'; '.join(self.failures_)}. The model does not keep what its "
@@ -310,22 +310,13 @@ class ReconstructionAuditor(ByContent, MetaEstimatorMixin, ClassifierMixin, Base
             )
         return self
 
-    def _fit(
-        self,
-        X: Any,
-        y: Any,
-        X_public: Any,
-        y_public: Any,
-        examples: tuple[Any, Any],
-        groups: Any,
-    ) -> dict[str, Any]:
+    def _fit(self, given: tuple[Any, ...]) -> dict[str, Any]:
         import pandas as pd
 
         self._check_parameters()
         prior = check_prior(self.attacker_prior, self.n_candidates, "attacker_prior")
         rng = audit_generator(self.random_state)
-        public = X_public, y_public, examples
-        prepared = prepare(self.estimator, X, y, *public, groups, float(self.holdout), rng)
+        prepared = prepare(self.estimator, given, float(self.holdout), rng)
         setting = self._setting(prepared, prior)
         head, codes = prepared.head, prepared.records.codes
         around = Surroundings(
@@ -403,10 +394,8 @@ class ReconstructionAuditor(ByContent, MetaEstimatorMixin, ClassifierMixin, Base
             "failures_": tuple(failures),
             "guarantee_holds_": not failures,
         }
-        for name in ("n_features_in_", "feature_names_in_"):
-            if hasattr(prepared.estimator, name):
-                fitted[name] = getattr(prepared.estimator, name)
-        return fitted
+        model, names = prepared.estimator, ("n_features_in_", "feature_names_in_")
+        return fitted | {name: getattr(model, name) for name in names if hasattr(model, name)}
 
     def _setting(self, prepared: PreparedAudit, prior: NDArray[np.float64]) -> AuditSetting:
         release, any_label = prepared.released.release, self.candidate_labels == "any"

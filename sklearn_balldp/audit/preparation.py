@@ -28,6 +28,8 @@ from .supports import Pool
 
 # Keeps the auditor's stream apart from that of a head with the same seed.
 _STREAM = int.from_bytes(b"audit", "big")
+# What the auditor's ``fit`` takes, in order.
+_GIVEN = ("X", "y", "X_public", "y_public", "X_examples", "y_examples", "groups")
 
 
 class PooledPreprocessingWarning(UserWarning):
@@ -53,32 +55,13 @@ class PreparedAudit:
 
 
 def prepare(
-    estimator: Any,
-    X: Any,
-    y: Any,
-    X_public: Any,
-    y_public: Any,
-    examples: tuple[Any, Any],
-    groups: Any,
-    holdout: float,
-    rng: np.random.Generator,
+    estimator: Any, given: tuple[Any, ...], holdout: float, rng: np.random.Generator
 ) -> PreparedAudit:
-    """Fit the estimator, unless it is frozen, and gather what its audit needs."""
+    """Fit the estimator, unless it is frozen, and gather what its audit needs of ``_GIVEN``."""
+    # Audits look at single rows: those of a store or of Dask are read.
+    X, y, X_public, y_public, X_examples, y_examples, groups = map(whole, _GIVEN, given)
     if y is None:
         raise ValueError("requires y to be passed, but the target y is None.")
-    # Audits look at single rows: those of a store or of Dask are read.
-    X, y, X_public, y_public, X_examples, y_examples, groups = (
-        whole(name, values)
-        for name, values in (
-            ("X", X),
-            ("y", y),
-            ("X_public", X_public),
-            ("y_public", y_public),
-            ("X_examples", examples[0]),
-            ("y_examples", examples[1]),
-            ("groups", groups),
-        )
-    )
     X, y = indexable(X, column_or_1d(y, warn=True))
     if (X_public is None) != (y_public is None):
         raise ValueError("X_public and y_public go together: pass both or neither.")

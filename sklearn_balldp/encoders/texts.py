@@ -1,6 +1,5 @@
 """Texts: a frozen model of sentence-transformers."""
 
-import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import lru_cache
@@ -21,26 +20,20 @@ from .weights import DEFAULT, DEFAULT_WIDTH, PACKAGE, digest_of, located
 _TOKENISED = 1024
 
 
-@contextlib.contextmanager
-def _no_bars() -> Iterator[None]:
-    """Without the bars of transformers, which would stand among the lines of a command."""
-    bars = import_module("transformers.utils.logging")
-    shown = bars.is_progress_bar_enabled()
-    bars.disable_progress_bar()
-    try:
-        yield
-    finally:
-        if shown:
-            bars.enable_progress_bar()
-
-
 @lru_cache(maxsize=4)
 def _sentence_model(folder: str, digest: str, device: str | None) -> Any:
     """The model of a folder; the digest tells it from one that lay there before."""
     torch = import_module("torch")
     library = import_module("sentence_transformers")
-    with _no_bars():
+    # Bars of transformers would stand among the lines of a command.
+    bars = import_module("transformers.utils.logging")
+    shown = bars.is_progress_bar_enabled()
+    bars.disable_progress_bar()
+    try:
         return library.SentenceTransformer(folder, device=device_of(torch, device)).eval()
+    finally:
+        if shown:
+            bars.enable_progress_bar()
 
 
 def _default_prompt(model: Any) -> tuple[str, dict[str, int]]:

@@ -70,13 +70,13 @@ class ChunkedRows:
             _check_workers()
             self._chunks = list(self.array.to_delayed().ravel())
         # One node of the graph, so that parameters are sent once to each worker.
-        shared = delayed(_Work(function), name=f"{name}-work", pure=False, traverse=False)
+        shared = delayed(_Unshown(function), name=f"{name}-work", pure=False, traverse=False)
         edges = np.cumsum([0, *self.array.chunks[0]]).tolist()
         nodes = []
         for chunk, (start, stop) in zip(self._chunks, pairwise(edges), strict=True):
             if stop > start or len(self) == 0:
-                shape = stop - start, self.shape[1]
-                announced = _Announced(shape, self.dtype, cut(columns, slice(start, stop)))
+                shape, own = (stop - start, self.shape[1]), cut(columns, slice(start, stop))
+                announced = _Unshown((shape, self.dtype, own))
                 nodes.append(_node(_sums_of, name, chunk, shared, announced))
         while len(nodes) > 1:
             nodes = [
@@ -113,19 +113,10 @@ class ChunkedRows:
 
 
 @dataclass(repr=False, eq=False)
-class _Work:
-    """What all tasks of a pass share; it shows none of it."""
+class _Unshown:
+    """What a task is given; it shows none of it."""
 
-    function: Callable[..., Sums]
-
-
-@dataclass(repr=False, eq=False)
-class _Announced:
-    """What was announced of a chunk, and its columns of values; it shows none of them."""
-
-    shape: tuple[int, int]
-    dtype: np.dtype
-    columns: list[Any]
+    given: Any
 
 
 def _node(function: Callable[..., Any], name: str, *arguments: Any) -> Any:
@@ -134,13 +125,14 @@ def _node(function: Callable[..., Any], name: str, *arguments: Any) -> Any:
     return delayed(function, pure=False)(*arguments, dask_key_name=f"{name}-{uuid4().hex}")
 
 
-def _sums_of(chunk: Any, work: _Work, announced: _Announced) -> Any:
+def _sums_of(chunk: Any, work: _Unshown, announced: _Unshown) -> Any:
     """Sums over a chunk, or the error that reading or computing gave."""
+    shape, dtype, columns = announced.given
     try:
-        check_rows(chunk, announced.shape, announced.dtype, "a chunk of the Dask array")
+        check_rows(chunk, shape, dtype, "a chunk of the Dask array")
         # As for the fit: no warning of arithmetic may depend on the rows.
         with SINGLE_BLAS_THREAD, np.errstate(all="ignore"):
-            return sums_of(work.function, chunk, *announced.columns)
+            return sums_of(work.given, chunk, *columns)
     except (KeyboardInterrupt, SystemExit):
         # A request to stop the worker.
         raise

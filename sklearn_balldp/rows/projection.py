@@ -95,8 +95,7 @@ def project_onto_ball(X: ArrayLike, norm_bound: float) -> Floats:
             factors = domain_factors(block, norm_bound)
             if factors is not None:
                 projected = rows.copy() if projected is rows else projected
-                outside = factors < 1.0
-                projected[place][outside] = block[outside] * factors[outside, None]
+                projected[place] = block * factors[:, None]
     except FloatingPointError:
         refused = True
     if refused:

@@ -110,7 +110,7 @@ def test_every_scheduler_gives_the_model_of_the_array(name, dtype, scheduler, mo
 
 @pytest.mark.kills(
     "rows/chunks.py",
-    "return sums_of(work.function, chunk, *announced.columns)",
+    "return sums_of(work.given, chunk, *columns)",
     "from ..privacy.noise import Noise; return Noise()(chunk, 1.0)",
 )
 @pytest.mark.parametrize(
