@@ -123,6 +123,8 @@ def test_a_value_is_no_option():
         ("folder='a b' exists.", "--out 'a b' exists."),
         ("keep_transcript='a b' exists.", "--keep-transcript 'a b' exists."),
         ("this fit was given no groups=: it", "this fit was given no --owner: it"),
+        ("one (Descent(keep_transcript=True)) and", "one (--keep-transcript) and"),
+        ("take mechanism=Descent(keep_transcript=True).", "take --keep-transcript."),
         ("private=data.npz is no file", "--private data.npz is no file"),
         ("epsilon=2 at group=3", "epsilon=2 at group=3"),
     ],
