@@ -493,9 +493,21 @@ class TableEncoder(Stateless):
         return {part.name: part.counts(own) for part, own in zip(*self._places(X), strict=True)}
 
     def mostly_unknown(self, counts: Mapping[str, Counts], n_samples: int) -> list[str]:
-        """Columns of which most cells are not as declared, or missing, by their :meth:`counts`.
+        """Columns of which most cells are not as declared, or missing.
 
         Missing cells of a column that declares them are as declared.
+
+        Parameters
+        ----------
+        counts : dict
+            What :meth:`counts` found.
+        n_samples : int
+            Number of records.
+
+        Returns
+        -------
+        list of str
+            Names of the columns, in their order.
         """
         return [p.name for p in self._parts() if p.is_odd(counts[p.name], n_samples)]
 
