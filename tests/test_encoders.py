@@ -151,6 +151,7 @@ def test_weights_from_a_file(tmp_path):
     [
         (SentenceEncoder(), "one text", "sequence of texts"),
         (SentenceEncoder(), ["fine", None], "no text"),
+        (SentenceEncoder(), ["fine", "half \ud83d"], "no valid Unicode"),
         (SentenceEncoder(), np.array([["a", "b"]]), "one-dimensional"),
         (SentenceEncoder(batch_size=0), ["a"], "batch_size"),
         (SentenceEncoder(max_length=0), ["a"], "max_length"),

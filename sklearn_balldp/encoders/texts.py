@@ -1,5 +1,6 @@
 """Texts: a frozen model of sentence-transformers."""
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import lru_cache
@@ -18,6 +19,8 @@ from .weights import DEFAULT, DEFAULT_WIDTH, PACKAGE, digest_of, located
 
 # Texts that are tokenised at a time: tokens take more memory before they are plain numbers.
 _TOKENISED = 1024
+# Half a character, which no tokeniser takes.
+_BROKEN = re.compile("[\ud800-\udfff]")
 
 
 @lru_cache(maxsize=4)
@@ -122,8 +125,10 @@ class SentenceEncoder(BaseEncoder):
             raise ValueError("X must be one-dimensional: one text a record; select its column.")
         texts = cells_of(np.asarray(X).ravel() if width else X)
         # The text itself stays out of the message: it is a private record.
-        if not all(isinstance(text, str) for text in texts):
-            raise ValueError("X holds something that is no text; drop or fill such records.")
+        if not all(isinstance(text, str) and not _BROKEN.search(text) for text in texts):
+            raise ValueError(
+                "X holds something that is no text, or no valid Unicode; drop or fill such records."
+            )
         return texts
 
     def _identity(self) -> dict[str, Any]:
@@ -137,7 +142,7 @@ class SentenceEncoder(BaseEncoder):
         return name_of_weights(str(folder), digest_of(folder)) + settings
 
     def _bytes(self, record: str) -> bytes:
-        return record.encode("utf-8", "surrogatepass")
+        return record.encode()
 
     def check_library(self) -> None:
         """An ImportError that names the extra, if sentence-transformers is missing."""
