@@ -10,9 +10,8 @@ import itertools
 import numpy as np
 import pandas as pd
 from sklearn.base import clone
-from sklearn.linear_model import LogisticRegression
 
-from benchmarks.study import DELTA, Study, fits, means, rows_of, scores, seeds_of, show
+from benchmarks.study import DELTA, EXACT, Study, fits, means, rows_of, scores, seeds_of, show
 from sklearn_balldp import (
     BallDPLinearDiscriminant,
     BallDPLogisticRegression,
@@ -35,8 +34,8 @@ HEADS = {
     "prototypes, uniform priors": (BallDPRidgePrototype(priors="uniform"), 10),
 }
 NOISELESS = {
-    "no noise": LogisticRegression(C=10.0, max_iter=300),
-    "no noise, balanced": LogisticRegression(C=10.0, max_iter=300, class_weight="balanced"),
+    "no noise": EXACT,
+    "no noise, balanced": clone(EXACT).set_params(class_weight="balanced"),
 }
 SCORES = ["accuracy", "balanced", "rarest"]
 

@@ -7,10 +7,10 @@ and ``letter.npz`` (26 letters, 16 columns).
 import itertools
 
 import pandas as pd
+from sklearn.base import clone
 from sklearn.kernel_approximation import RBFSampler
-from sklearn.linear_model import LogisticRegression
 
-from benchmarks.study import Study, accuracies, mean_error, rows_of, seeds_of, show
+from benchmarks.study import EXACT, Study, accuracies, mean_error, rows_of, seeds_of, show
 from sklearn_balldp import (
     BallDPLinearDiscriminant,
     BallDPLogisticRegression,
@@ -34,7 +34,7 @@ def measure(run, dataset, head, radius, epsilon):
     rows, seeds = rows_of(run.data, dataset), seeds_of(run, RELEASES, dataset, radius, epsilon)
     X, y, Xt, yt = rows
     if head == NOISELESS:
-        return mean_error([LogisticRegression(C=10.0, max_iter=300).fit(X, y).score(Xt, yt)])
+        return mean_error([clone(EXACT).fit(X, y).score(Xt, yt)])
     if head == FEATURES:
         step = RBFSampler(gamma=2.0, n_components=512, random_state=0).fit(X[:1])
         rows, head = (step.transform(X), y, step.transform(Xt), yt), "logistic"
