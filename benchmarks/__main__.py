@@ -84,7 +84,7 @@ ENTRIES = {
     "probabilities": Entry("probabilities", 15, "probabilities.md"),
     "tables": Entry("tables", 15, "tables_accuracy.md tables_auc.md tables_log_loss.md"),
     "speed": Entry("speed.ratios", 12, "speed_short.md", "zarr"),
-    "rows": Entry("speed.rows", 8, "rows.md", "distributed zarr"),
+    "rows": Entry("speed.rows", 8, "rows.md", "distributed dask_ml zarr"),
     "large": Entry("speed.large", 6, "large.md"),
     "texts": Entry("speed.texts", 20, "texts.md", f"sentence_transformers {MODEL}"),
     "verify": Entry("verify", 6, VERIFY),

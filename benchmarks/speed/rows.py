@@ -1,4 +1,4 @@
-"""The same fits of rows in memory, in files, and in Dask on this machine.
+"""The same fits of rows in memory, in files, and in Dask on this machine; and those of others.
 
 Rows are float32: an array, a mapped file, a Zarr array, and a persisted Dask array under threads
 and on a cluster of two processes of one thread each. Rows a second count every pass; the disk's
@@ -7,8 +7,12 @@ beyond what they held before the fit. Ways take turns, so that none has the quie
 
 Dask has its workers give memory back to the system at once, which slows passes: here they keep it,
 as docs/rows.md advises.
+
+Of two classes, which is what Dask-ML has, logistic regression stands beside Dask-ML's (its default
+solver) and scikit-learn's, without noise. What passes they take is not known.
 """
 
+import math
 import os
 import tempfile
 from unittest import mock
@@ -20,6 +24,9 @@ import numpy as np
 import pandas as pd
 import zarr
 from distributed import Client, LocalCluster
+from sklearn.linear_model import LogisticRegression
+
+from sklearn_balldp import BallDPLogisticRegression
 
 from ..study import Study, show
 from .jobs import heads
@@ -28,6 +35,7 @@ from .timing import disk_speed, embeddings, rates, watched
 CLASSES, STEPS, THREADS = 10, 20, 2
 ROWS, CHUNK, REPEATS = (1_000_000, 128), 50_000, 3
 KEEPS = {"MALLOC_TRIM_THRESHOLD_": 2**28, "MALLOC_MMAP_THRESHOLD_": 2**28, "OMP_NUM_THREADS": 1}
+DELTA = 1e-7
 OPTIONS = {"memory_limit": None, "dashboard_address": ":0", "threads_per_worker": 1}
 
 
@@ -53,10 +61,31 @@ def measure(run, n, d):
         }
         found = [
             row
-            for name, head in heads(STEPS, delta=1e-7).items()
+            for name, head in heads(STEPS, delta=DELTA).items()
             for row in timed(name, head, ways, y)
         ]
+        for name, (head, kinds) in LOGISTIC.items():
+            own = {way: given for way, given in ways.items() if way.startswith(kinds)}
+            found += timed(name, head, own, y % 2)
     return [{**own, "itemsize": 4, "disk": disk} for own in found]
+
+
+class _OfDask:
+    """Dask-ML's logistic regression, of labels in Dask as it asks."""
+
+    def fit(self, X, y):
+        # No test needs it.
+        from dask_ml.linear_model import LogisticRegression
+
+        LogisticRegression().fit(X, da.from_array(y, chunks=CHUNK))
+
+
+#: Logistic regression of two classes, by name, and the ways that each has.
+LOGISTIC = {
+    "default fit, 2 classes": (BallDPLogisticRegression(radius=0.5, delta=DELTA), ""),
+    "scikit-learn, 2 classes": (LogisticRegression(), "an array"),
+    "Dask-ML, 2 classes": (_OfDask(), "Dask"),
+}
 
 
 def timed(name, head, ways, y):
@@ -72,7 +101,7 @@ def timed(name, head, ways, y):
             rounds.append({"on": way, "seconds": seconds, "memory": memory})
     cells = pd.DataFrame(rounds).groupby("on", sort=False)
     best = cells["seconds"].min().to_frame().assign(memory=cells["memory"].max()).reset_index()
-    passes = STEPS if name == "noisy steps" else 1
+    passes = {"noisy steps": STEPS, **dict.fromkeys(LOGISTIC, math.nan)}.get(name, 1)
     for row in best.to_dict("records"):
         yield {"fit": name.replace("noisy", f"{STEPS} noisy"), "passes": passes, **row}
 
@@ -90,4 +119,4 @@ STUDIES = (CELLS,)
 
 def report(out):
     cells = CELLS.read(out)
-    show(rates(cells, ["fit", "on"]), out, "rows", cells)
+    show(rates(cells, ["fit", "on"]).replace("nan", ""), out, "rows", cells)

@@ -62,6 +62,10 @@ def total(function: Callable[..., Sums], X: Any, *columns: Any) -> Sums:
     """
     if hasattr(X, "total"):
         return X.total(function, *columns)
+    if isinstance(X, np.ndarray) and len(X) <= block_rows(X.shape[1]):
+        # One block: threads and a bar would take as long as the pass.
+        with SINGLE_BLAS_THREAD, np.errstate(all="ignore"):
+            return sums_of(function, X, *columns)
     return added(each(lambda *rows: sums_of(function, *rows), X, *columns))
 
 
