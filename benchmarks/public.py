@@ -186,11 +186,11 @@ def report(out):
     cells = CELLS.read(out)
     both = names_or_ball(cells).round(1).astype(str).agg(" / ".join, axis=1).unstack()
     both = both.rename(index=DATASETS, columns="epsilon {:g}".format).rename_axis("data")
-    show(both.reset_index(), out, "public_ball", cells[cells["public"] == NAMES])
+    show(both.reset_index(), out, "public_ball", cells)
     for name, kinds in {
         "public_names": (NAMES,),
         "public_examples": (FIVE, TWENTY),
         "public_wrong": (SHUFFLED, PERMUTED),
     }.items():
-        own = cells[cells["public"].isin(kinds)]
-        show(shown(own, kinds), out, name, own)
+        own = shown(cells[cells["public"].isin(kinds)], kinds)
+        show(own, out, name, cells)
