@@ -3,7 +3,7 @@
 Cell by cell; it goes on where it stopped. A cell is measured again if code that it may depend on
 was changed since. A study whose needs are missing is said, and its files stay as they are.
 
-``--quick`` measures a sample of cells anew, with other seeds, in about ten minutes on two quiet
+``--quick`` measures a sample of cells anew, with other seeds, in about five minutes on two quiet
 cores. It compares them with the files and ends with status 1 if more of them differ than chance
 allows.
 """
@@ -83,11 +83,11 @@ ENTRIES = {
     "lost": Entry("lost", 6, "lost.md", "data"),
     "probabilities": Entry("probabilities", 15, "probabilities.md"),
     "tables": Entry("tables", 15, "tables_accuracy.md tables_auc.md tables_log_loss.md"),
-    "speed": Entry("speed.ratios", 12, "speed_short.md", "zarr"),
+    "speed": Entry("speed.ratios", 8, "speed_short.md", "zarr"),
     "rows": Entry("speed.rows", 8, "rows.md", "distributed dask_ml zarr"),
-    "large": Entry("speed.large", 6, "large.md"),
-    "texts": Entry("speed.texts", 20, "texts.md", f"sentence_transformers {MODEL}"),
-    "verify": Entry("verify", 6, VERIFY),
+    "large": Entry("speed.large", 4, "large.md"),
+    "texts": Entry("speed.texts", 5, "texts.md", f"sentence_transformers {MODEL}"),
+    "verify": Entry("verify", 20, VERIFY),
     "falsify": Entry("falsify.__main__", 40, "falsify.md falsify.png gaps.md"),
 }
 
@@ -186,7 +186,7 @@ def main(argv=None):
     add("--data", type=Path, help="folder of NAME.npz (benchmarks.embeddings makes them)")
     add("--only", choices=ENTRIES, nargs="+", default=list(ENTRIES), metavar="NAME")
     add("--quick", action="store_true", help="compare a sample of cells with the files")
-    add("--minutes", type=float, default=10.0, help="of --quick")
+    add("--minutes", type=float, default=5.0, help="of --quick")
     add("--peers", metavar="PYTHON", help="of an environment as benchmarks/peers.py says")
     add("--out", type=Path, default=RESULTS, help="folder of results")
     add("--since", default="", metavar="COMMIT", help="keep cells of this commit or a later one")
