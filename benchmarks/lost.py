@@ -8,7 +8,7 @@ import itertools
 import numpy as np
 import pandas as pd
 
-from benchmarks.study import DELTA, Study, fits, rows_of, scores, seeds_of, show
+from benchmarks.study import DELTA, Study, fits, mean_error, rows_of, scores, seeds_of, show
 from sklearn_balldp import BallDPLogisticRegression
 from sklearn_balldp.datasets import load_messages
 from sklearn_balldp.heads.plan import AT_RISK, LOST
@@ -17,7 +17,7 @@ MESSAGES = "messages"
 DATASETS = {MESSAGES: "bundled messages", "banking77": "BANKING77", "hwu64": "HWU64"}
 SHARES, EPSILONS = (1.0, 0.25), (0.5, 1.0, 2.0, 4.0, 8.0)
 RADII = {"0.6": 0.6, "any": None}
-N_RELEASES = 2
+N_RELEASES = 5
 #: An epsilon at which nobody sees the noise.
 NOISELESS = 1e3
 #: Share of its recall without noise that a class must keep, or it is lost.
@@ -49,13 +49,14 @@ def measure(run, dataset, share, radius, epsilon):
 
     def recalls(epsilon, seeds):
         heads = fits(head.set_params(epsilon=epsilon), X, y, seeds)
-        return np.mean([scores(own.predict(Xt), yt, 0)[3] for own in heads], axis=0)
+        return np.array([scores(own.predict(Xt), yt, 0)[3] for own in heads])
 
-    without, noisy = recalls(NOISELESS, seeds[:1]), recalls(epsilon, seeds)
+    (without,), released = recalls(NOISELESS, seeds[:1]), recalls(epsilon, seeds)
+    noisy = released.mean(axis=0)
     ratios = np.array(head.plan(*X.shape, counts).class_signal_to_noise)
     each = {RATIO: ratios[np.isin(classes, yt)], "without": without, "recall": noisy}
     cell = {name: " ".join(f"{value:.5g}" for value in found) for name, found in each.items()}
-    return cell | {"mean": noisy.mean(), "error": noisy.std() / len(noisy) ** 0.5}
+    return cell | mean_error(released.mean(axis=1))
 
 
 def cells_of(run):
