@@ -125,6 +125,7 @@ def test_a_value_is_no_option():
         ("this fit was given no groups=: it", "this fit was given no --owner: it"),
         ("one (Descent(keep_transcript=True)) and", "one (--keep-transcript) and"),
         ("take mechanism=Descent(keep_transcript=True).", "take --keep-transcript."),
+        ("a label named Big(size=True)", "a label named Big(size=True)"),
         ("private=data.npz is no file", "--private data.npz is no file"),
         ("epsilon=2 at group=3", "epsilon=2 at group=3"),
     ],

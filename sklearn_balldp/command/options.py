@@ -337,6 +337,7 @@ def in_options(message: str) -> str:
     def option(match: re.Match[str]) -> str:
         return PARAMETERS[match[1]] + (" " if match[2] else "")
 
+    names = "|".join(PARAMETERS)
     # What a class of Python would be made with: the command has the option alone.
-    message = re.sub(r"(?:mechanism=)?\b[A-Z]\w+\((\w+=True)\)", r"\1", message)
-    return re.sub(rf"\b({'|'.join(PARAMETERS)})=(?:True\b|(?=([\w'\"]?)))", option, message)
+    message = re.sub(rf"(?:mechanism=)?\b[A-Z]\w+\((({names})=True)\)", r"\1", message)
+    return re.sub(rf"\b({names})=(?:True\b|(?=([\w'\"]?)))", option, message)
